@@ -1,0 +1,73 @@
+#include "headgate/clock.h"
+
+#include <algorithm>
+
+namespace headgate {
+namespace {
+
+Nanos steady() noexcept { return std::chrono::steady_clock::now().time_since_epoch(); }
+Nanos calendar() noexcept { return std::chrono::system_clock::now().time_since_epoch(); }
+
+constexpr std::int64_t kMeasureEvery = 100'000'000;  // nanoseconds
+
+}  // namespace
+
+void Clock::wait(std::unique_lock<std::mutex>& lock, std::condition_variable& wake, Nanos until) const {
+  // No wait is longer than an hour: callers loop, and an instant far ahead must not overflow.
+  const Nanos left = std::min<Nanos>(until - now(), std::chrono::hours{1});
+  if (left > Nanos{0}) wake.wait_for(lock, left);
+}
+
+SystemClock::SystemClock() noexcept : anchor_(calendar() - steady()) {}
+
+Nanos SystemClock::now() const noexcept { return steady() + anchor_; }
+
+Nanos SystemClock::wall(Nanos now) const noexcept {
+  const std::int64_t measured_at = measured_at_.load(std::memory_order_relaxed);
+  if (now.count() - measured_at >= kMeasureEvery) {
+    skew_.store((calendar() - this->now()).count(), std::memory_order_relaxed);
+    measured_at_.store(now.count(), std::memory_order_relaxed);
+  }
+  return now + Nanos{skew_.load(std::memory_order_relaxed)};
+}
+
+SystemClock& SystemClock::shared() noexcept {
+  static SystemClock clock;
+  return clock;
+}
+
+void ManualClock::wait(std::unique_lock<std::mutex>& lock, std::condition_variable& wake, Nanos until) const {
+  if (now() < until) wake.wait(lock);
+}
+
+void ManualClock::subscribe(ClockListener* listener) {
+  const std::lock_guard guard(mutex_);
+  listeners_.push_back(listener);
+}
+
+void ManualClock::unsubscribe(ClockListener* listener) {
+  const std::lock_guard guard(mutex_);
+  std::erase(listeners_, listener);
+}
+
+void ManualClock::advance(Nanos by) {
+  now_ += by.count();
+  tell();
+}
+
+void ManualClock::set(Nanos now) {
+  now_ = now.count();
+  tell();
+}
+
+void ManualClock::step_wall(Nanos by) {
+  skew_ += by.count();
+  tell();
+}
+
+void ManualClock::tell() {
+  const std::lock_guard guard(mutex_);
+  for (ClockListener* listener : listeners_) listener->clock_moved();
+}
+
+}  // namespace headgate

@@ -1,0 +1,8 @@
+// A product of two 64-bit integers.
+#pragma once
+
+namespace headgate::base {
+
+__extension__ using Wide = __int128;
+
+}  // namespace headgate::base

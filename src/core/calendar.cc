@@ -1,0 +1,76 @@
+#include "core/calendar.h"
+
+#include <date/tz.h>
+
+namespace headgate::core {
+namespace {
+
+using date::days;
+using date::local_days;
+
+// The first day of the period that contains `day`, and of the one after it.
+struct Days {
+  local_days first;
+  local_days next;
+};
+
+Days days_of(Period period, local_days day) {
+  const date::year_month_day ymd{day};
+  switch (period) {
+    case Period::kWeek: {
+      const local_days monday = day - (date::weekday{day} - date::Monday);
+      return {monday, monday + days{7}};
+    }
+    case Period::kMonth: {
+      const date::year_month month = ymd.year() / ymd.month();
+      return {local_days{month / 1}, local_days{(month + date::months{1}) / 1}};
+    }
+    case Period::kYear: return {local_days{ymd.year() / 1 / 1}, local_days{(ymd.year() + date::years{1}) / 1 / 1}};
+    case Period::kHour:  // not made of days; see period_at
+    case Period::kDay: break;
+  }
+  return {day, day + days{1}};
+}
+
+// Where midnight does not exist the day begins when the clocks have gone forward; where it comes twice, at the first.
+Nanos begins(local_days day, const date::time_zone& zone) {
+  return zone.to_sys(day, date::choose::earliest).time_since_epoch();
+}
+
+}  // namespace
+
+Result<Calendar> Calendar::make(Period period, const std::string& timezone) {
+  Calendar calendar;
+  calendar.period_ = period;
+  try {
+    calendar.zone_ = date::locate_zone(timezone);
+  } catch (const std::exception&) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "timezone must be a name of the IANA time zone database, such as Europe/Berlin, got \"" + timezone + "\""};
+  }
+  return calendar;
+}
+
+Span Calendar::period_at(Nanos wall) const noexcept {
+  const date::sys_time<Nanos> instant{wall};
+  const date::sys_info info = zone_->get_info(instant);
+  const date::local_time<Nanos> local{wall + info.offset};
+  if (period_ == Period::kHour) {
+    const auto into = local - date::floor<std::chrono::hours>(local);
+    return {wall - into, wall - into + std::chrono::hours{1}};
+  }
+  const Days period = days_of(period_, date::floor<days>(local));
+  Span span{begins(period.first, *zone_), begins(period.next, *zone_)};
+  // A midnight that comes twice, or clocks set back across midnight, can leave the instant just outside.
+  if (wall >= span.end) {
+    const Days following = days_of(period_, period.next);
+    span = {span.end, begins(following.next, *zone_)};
+  } else if (wall < span.start) {
+    const Days before = days_of(period_, period.first - days{1});
+    span = {begins(before.first, *zone_), span.start};
+  }
+  return span;
+}
+
+}  // namespace headgate::core

@@ -1,0 +1,153 @@
+// Sliding window, exact: never more than the limit in any interval of the window's length.
+//
+// The cell keeps the admitted instants in a ring of runs, each with the running total of units up to it. Units that one
+// charge admits are one run, and so are charges at one instant. Finding what has left the window, or what must leave
+// before a cost fits, is a search from the old end that doubles its step: O(1) for steady traffic, O(log n) at worst.
+#pragma once
+
+#include <algorithm>
+
+#include "core/outcome.h"
+
+namespace headgate::core {
+
+struct Run {
+  Nanos at{0};
+  Units total = 0;  // units admitted up to and including this run, since the cell was made
+};
+
+// At this many runs a cell stops growing: the newest run then takes further units, moved to the later instant. That
+// errs towards denying and never admits more than the limit. Up to this limit every window is exact.
+inline constexpr std::uint32_t kMaxRuns = 1U << 20;
+
+// The ring's memory belongs to the store; this is a view of it and the counts beside it.
+struct RunLog {
+  Run* runs = nullptr;
+  std::uint32_t head = 0;  // index of the oldest run
+  std::uint32_t size = 0;
+  std::uint32_t capacity = 0;
+  bool ahead = false;  // the newest run is a reservation that lies in the future
+  Units gone = 0;      // total of the newest run that has left the window
+  Nanos seen{0};       // no instant before this is believed; never less than the newest run's
+
+  [[nodiscard]] Run& run(std::uint32_t i) const noexcept {
+    const std::uint32_t at = head + i;
+    return runs[at < capacity ? at : at - capacity];
+  }
+  [[nodiscard]] Run& newest() const noexcept { return run(size - 1); }
+  [[nodiscard]] Units used() const noexcept { return size == 0 ? 0 : newest().total - gone; }
+};
+
+struct LogNumbers {
+  Units most = 0;  // limit + burst
+  Units burst = 0;
+  Nanos window{0};
+};
+
+namespace detail {
+
+// The first run for which `holds` is true, or log.size. REQUIRES: once true, true for all later runs.
+template <class Predicate>
+std::uint32_t first_run(const RunLog& log, Predicate holds) noexcept {
+  std::uint32_t low = 0;
+  std::uint32_t step = 1;
+  while (low + step <= log.size && !holds(log.run(low + step - 1))) {
+    low += step;
+    step *= 2;
+  }
+  std::uint32_t high = low + step < log.size ? low + step : log.size;
+  while (low < high) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    if (holds(log.run(middle))) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+inline void drop_oldest(RunLog& log, std::uint32_t count) noexcept {
+  if (count == 0) return;
+  log.gone = log.run(count - 1).total;
+  log.head += count;
+  if (log.head >= log.capacity) log.head -= log.capacity;
+  log.size -= count;
+}
+
+}  // namespace detail
+
+// Forgets what has left the window and judges the cost; charges nothing. The ring itself is not written, so a caller
+// who keeps no copy of the view has changed nothing. REQUIRES: 0 <= cost <= most.
+[[nodiscard]] inline Outcome sliding_window(RunLog& log, const LogNumbers& n, Units cost, Nanos now) noexcept {
+  const Nanos asked = now;
+  if (log.ahead && log.newest().at <= now) log.ahead = false;
+  if (!log.ahead) {
+    now = log.seen = std::max(now, log.seen);
+  }
+  // An instant t leaves the window at t + window: intervals are half open.
+  if (log.size > 0) {
+    if (log.newest().at + n.window <= now) {
+      detail::drop_oldest(log, log.size);
+    } else {
+      detail::drop_oldest(log, detail::first_run(log, [&](const Run& run) { return run.at + n.window > now; }));
+    }
+  }
+
+  Outcome outcome;
+  const Units used = log.used();
+  if (used + cost > n.most) {
+    const Units enough = log.gone + (used + cost - n.most);
+    const std::uint32_t last = detail::first_run(log, [&](const Run& run) { return run.total >= enough; });
+    outcome.wait = log.run(last).at + n.window - asked;
+  }
+  // Whoever comes after a reservation queues behind it.
+  if (log.ahead && cost > 0) outcome.wait = std::max(outcome.wait, log.newest().at - asked);
+  const Units after = outcome.fits() ? used + cost : used;
+  read_room(outcome, after < n.most ? n.most - after : 0, n.burst, cost);
+  if (after > 0) {
+    const Nanos last = outcome.fits() && cost > 0 ? now : log.newest().at;
+    outcome.reset_after = last + n.window - asked;
+  }
+  return outcome;
+}
+
+// Whether a charge needs a new run and the ring has no room for it.
+[[nodiscard]] inline bool sliding_window_is_full(const RunLog& log) noexcept {
+  return log.size == log.capacity && log.capacity < kMaxRuns;
+}
+
+// REQUIRES: the cost was judged to fit at `at`, cost > 0, and the ring has room unless it has kMaxRuns.
+inline void sliding_window_charge(RunLog& log, Units cost, Nanos at, bool ahead) noexcept {
+  if (!ahead) at = std::max(at, log.seen);
+  const Units total = (log.size == 0 ? log.gone : log.newest().total) + cost;
+  const bool same_instant = log.size > 0 && log.newest().at == at;
+  if (!same_instant && log.size < log.capacity) ++log.size;
+  log.newest() = {at, total};
+  log.ahead = ahead;
+  if (!ahead) log.seen = at;
+}
+
+// Gives back up to `units` of what was charged at `at` or, where the clock had run ahead, just after it.
+// REQUIRES: the charge is still in the window at `now`.
+inline void sliding_window_refund(RunLog& log, Units units, Nanos at, Nanos now) noexcept {
+  const std::uint32_t first = detail::first_run(log, [&](const Run& run) { return run.at >= at; });
+  Units before = first == 0 ? log.gone : log.run(first - 1).total;
+  Units back = 0;
+  std::uint32_t kept = first;
+  for (std::uint32_t i = first; i < log.size; ++i) {
+    Run run = log.run(i);
+    const Units charged = run.total - before;
+    before = run.total;
+    const Units taken = std::min(units - back, charged);
+    back += taken;
+    if (taken == charged) continue;  // nothing is left of this run
+    run.total -= back;
+    log.run(kept++) = run;
+  }
+  log.size = kept;
+  log.ahead = log.size > 0 && log.newest().at > std::max(now, log.seen);
+  if (!log.ahead) log.seen = std::max(now, log.seen);
+}
+
+}  // namespace headgate::core

@@ -1,0 +1,458 @@
+#include <algorithm>
+#include <array>
+#include <deque>
+
+#include "base/hash.h"
+#include "headgate/limiter.h"
+#include "limiter/saved_limits.h"
+#include "limiter/wait_queue.h"
+#include "store/memory/memory_store.h"
+
+namespace headgate {
+namespace {
+
+using base::Hash128;
+using core::Outcome;
+using store::Applied;
+using store::Ask;
+using store::Charge;
+using store::Effect;
+using store::LiveLimit;
+
+constexpr std::size_t kMaxLimits = 8;
+constexpr std::size_t kBatch = 32;  // keys whose memory is fetched ahead together
+static_assert(kMaxKeysPerCall == store::kMaxCharges);
+
+Nanos clamp(Nanos now) noexcept { return std::clamp(now, Nanos{0}, kMaxTime); }
+
+Decision refused(Verdict verdict, Reason reason) noexcept {
+  Decision decision;
+  decision.verdict = verdict;
+  decision.reason = reason;
+  decision.retry_after = verdict == Verdict::kNever ? kNever : Nanos{0};
+  return decision;
+}
+
+// Of several outcomes: the least remaining, the longest reset, the longest delay.
+Decision decide(const Applied& applied, const Outcome* outcomes, std::size_t count, const Ask& ask) noexcept {
+  Decision decision;
+  decision.limit = outcomes[0].limit;
+  decision.remaining = outcomes[0].remaining;
+  decision.reset_after = outcomes[0].reset_after;
+  decision.delay = outcomes[0].delay;
+  decision.burst = outcomes[0].burst;
+  for (std::size_t i = 1; i < count; ++i) {
+    if (outcomes[i].remaining < decision.remaining) {
+      decision.limit = outcomes[i].limit;
+      decision.remaining = outcomes[i].remaining;
+    }
+    decision.reset_after = std::max(decision.reset_after, outcomes[i].reset_after);
+    decision.delay = std::max(decision.delay, outcomes[i].delay);
+    decision.burst = decision.burst || outcomes[i].burst;
+  }
+  if (applied.store_full) [[unlikely]] {
+    decision.verdict = Verdict::kNotYet;
+    decision.reason = Reason::kTooManyKeys;
+  } else if (applied.wait == Nanos{0}) [[likely]] {
+    decision.verdict = Verdict::kAllowed;
+    decision.lease = ask.lease;
+    return decision;
+  } else if (applied.wait == kNever) {
+    decision.verdict = Verdict::kNever;
+    decision.reason = Reason::kCostExceedsLimit;
+    decision.retry_after = kNever;
+  } else if (ask.effect == Effect::kReserve && applied.reserved) {
+    decision.verdict = Verdict::kAllowed;
+    decision.delay = std::max(decision.delay, applied.wait);
+    return decision;
+  } else {
+    decision.verdict = Verdict::kNotYet;
+    decision.reason = Reason::kLimited;
+    decision.retry_after = applied.wait;
+  }
+  decision.delay = Nanos{0};
+  decision.burst = false;
+  return decision;
+}
+
+}  // namespace
+
+struct MemoryLimiter::Impl {
+  Impl(const Options& options, const store::MemoryStoreOptions& store_options)
+      : clock(options.clock_ != nullptr ? *options.clock_ : SystemClock::shared()),
+        store(store_options),
+        limits(options.limits_),
+        queue({&clock, options.max_waiters_, options.own_thread_, limits.has(Strategy::kConcurrency),
+               [this](const WaitQueue::Waiter& waiter, Nanos now) {
+                 return run(clamp(now), waiter.key, waiter.name, waiter.permits, {.effect = Effect::kCharge});
+               }}),
+        follows_wall(limits.has(Strategy::kFixedWindow) || limits.has(Strategy::kQuota)),
+        holds(limits.has(Strategy::kConcurrency)),
+        only_bucket(limits.size() == 1 && limits.has(Strategy::kTokenBucket) && !options.track_keys_ ? &limits.live(0)
+                                                                                                     : nullptr),
+        next_lease(base::random_seed() >> 8) {}
+
+  [[nodiscard]] Nanos wall(Nanos now) const noexcept { return follows_wall ? clamp(clock.wall(now)) : now; }
+
+  // Writes the charges of one key, one per limit.
+  std::size_t plan(Hash128 key, std::string_view name, Units permits, Charge* charges) const noexcept {
+    for (std::size_t i = 0; i < limits.size(); ++i) {
+      charges[i] = {base::nth(key, i), &limits.live(i), permits, name, i == 0};
+    }
+    return limits.size();
+  }
+
+  struct How {
+    Effect effect = Effect::kCharge;
+    Nanos patience{0};
+  };
+
+  // Where every call about one key ends.
+  Decision run(Nanos now, Hash128 key, std::string_view name, Units permits, How how) noexcept {
+    Ask ask{now, wall(now), how.effect, how.patience, 0};
+    if (permits < 0) [[unlikely]]
+      return refused(Verdict::kNever, Reason::kInvalidCost);
+    if (holds && permits > 0 && how.effect != Effect::kNone) ask.lease = next_lease.fetch_add(1);
+    if (limits.size() == 1) [[likely]] {
+      const Charge charge{key, &limits.live(0), permits, name, true};
+      Outcome outcome;
+      const Applied applied = store.apply({&charge, 1}, ask, {&outcome, 1});
+      return decide(applied, &outcome, 1, ask);
+    }
+    std::array<Charge, kMaxLimits> charges;
+    std::array<Outcome, kMaxLimits> outcomes;
+    const std::size_t count = plan(key, name, permits, charges.data());
+    const Applied applied = store.apply({charges.data(), count}, ask, outcomes);
+    return decide(applied, outcomes.data(), count, ask);
+  }
+
+  // A caller who will not wait must not overtake those who do.
+  [[nodiscard]] bool would_overtake(Hash128 key) const noexcept {
+    return !queue.empty_approx() && queue.has_waiters(key);
+  }
+
+  Decision behind_the_queue(Nanos now, Hash128 key, std::string_view name, Units permits) noexcept {
+    Decision decision = run(now, key, name, permits, {.effect = Effect::kNone});
+    if (decision.allowed()) decision = refused(Verdict::kNotYet, Reason::kLimited);
+    return decision;
+  }
+
+  // The common case is written out so that the answer is built once, in its place: copying it would cost more than the
+  // bucket's arithmetic.
+  [[gnu::always_inline]] Decision take(Nanos now, Hash128 hash, std::string_view key, Units permits) noexcept {
+    store::BucketAnswer answer;
+    if (!queue.empty_approx() || only_bucket == nullptr || !store.try_bucket(hash, *only_bucket, permits, now, answer))
+        [[unlikely]] {
+      return take_any(now, hash, key, permits);
+    }
+    const bool fits = answer.wait == Nanos{0};
+    return Decision{fits ? Verdict::kAllowed : Verdict::kNotYet,
+                    fits ? Reason::kOk : Reason::kLimited,
+                    answer.burst,
+                    answer.limit,
+                    answer.remaining,
+                    answer.wait,
+                    Nanos{0},
+                    answer.reset_after,
+                    0};
+  }
+  [[gnu::noinline]] Decision take_any(Nanos now, Hash128 hash, std::string_view key, Units permits) noexcept {
+    if (would_overtake(hash)) return behind_the_queue(now, hash, key, permits);
+    return run(now, hash, key, permits, {.effect = Effect::kCharge});
+  }
+
+  Clock& clock;
+  store::MemoryStore store;
+  SavedLimits limits;
+  WaitQueue queue;
+  bool follows_wall;
+  bool holds;
+  const LiveLimit* only_bucket;  // the limit if it is a token bucket, alone and not tracked; see take()
+  std::atomic<LeaseId> next_lease;
+};
+
+Result<std::unique_ptr<MemoryLimiter>> MemoryLimiter::make(const Options& options) {
+  const auto bad = [](const std::string& message) { return Error{ErrorCode::kInvalidArgument, message}; };
+  if (options.limits_.empty() || options.limits_.size() > kMaxLimits) {
+    return bad("limits must be between 1 and 8, got " + std::to_string(options.limits_.size()));
+  }
+  if (options.max_cells_ < options.limits_.size() || options.max_cells_ > (std::size_t{1} << 32)) {
+    return bad("max_keys must be between the number of limits and 4294967296, got " +
+               std::to_string(options.max_cells_));
+  }
+  if (options.max_waiters_ > 1'000'000) {
+    return bad("max_waiters must be between 0 and 1000000, got " + std::to_string(options.max_waiters_));
+  }
+  const store::MemoryStoreOptions store_options{options.max_cells_, options.at_cap_, options.track_keys_,
+                                                options.seed_.value_or(base::random_seed())};
+  return std::unique_ptr<MemoryLimiter>(new MemoryLimiter(std::make_unique<Impl>(options, store_options)));
+}
+
+MemoryLimiter::MemoryLimiter(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+MemoryLimiter::~MemoryLimiter() = default;
+
+Decision MemoryLimiter::try_acquire(std::string_view key, Units permits) noexcept {
+  return impl_->take(impl_->clock.now(), impl_->store.hash(key), key, permits);
+}
+
+Decision MemoryLimiter::try_acquire_at(Nanos now, std::string_view key, Units permits) noexcept {
+  return impl_->take(clamp(now), impl_->store.hash(key), key, permits);
+}
+
+Decision MemoryLimiter::try_acquire_all(std::span<const Request> requests) noexcept {
+  return try_acquire_all_at(impl_->clock.now(), requests);
+}
+
+Decision MemoryLimiter::try_acquire_all_at(Nanos now, std::span<const Request> requests) noexcept {
+  Impl& impl = *impl_;
+  if (requests.empty() || requests.size() * impl.limits.size() > kMaxKeysPerCall) {
+    return refused(Verdict::kNever, Reason::kInvalidCost);
+  }
+  now = clamp(now);
+  std::array<Charge, kMaxKeysPerCall> charges;
+  std::array<Outcome, kMaxKeysPerCall> outcomes;
+  std::size_t count = 0;
+  bool charges_anything = false;
+  for (const Request& request : requests) {
+    if (request.permits < 0) return refused(Verdict::kNever, Reason::kInvalidCost);
+    const Hash128 key = impl.store.hash(request.key);
+    if (impl.would_overtake(key)) return impl.behind_the_queue(now, key, request.key, request.permits);
+    count += impl.plan(key, request.key, request.permits, charges.data() + count);
+    charges_anything = charges_anything || request.permits > 0;
+  }
+  Ask ask{now, impl.wall(now), Effect::kCharge, Nanos{0}, 0};
+  if (impl.holds && charges_anything) ask.lease = impl.next_lease.fetch_add(1);
+  const Applied applied = impl.store.apply({charges.data(), count}, ask, outcomes);
+  return decide(applied, outcomes.data(), count, ask);
+}
+
+void MemoryLimiter::try_acquire_many(std::span<const Request> requests, std::span<Decision> decisions) noexcept {
+  try_acquire_many_at(impl_->clock.now(), requests, decisions);
+}
+
+void MemoryLimiter::try_acquire_many_at(Nanos now, std::span<const Request> requests,
+                                        std::span<Decision> decisions) noexcept {
+  Impl& impl = *impl_;
+  now = clamp(now);
+  std::array<Hash128, kBatch> keys;
+  for (std::size_t first = 0; first < requests.size(); first += kBatch) {
+    const std::size_t count = std::min(kBatch, requests.size() - first);
+    for (std::size_t i = 0; i < count; ++i) keys[i] = impl.store.hash(requests[first + i].key);
+    impl.store.prefetch({keys.data(), count}, impl.limits.live(0).strategy());
+    for (std::size_t i = 0; i < count; ++i) {
+      const Request& request = requests[first + i];
+      decisions[first + i] = impl.take(now, keys[i], request.key, request.permits);
+    }
+  }
+}
+
+Decision MemoryLimiter::acquire(std::string_view key, const AcquireOptions& options) {
+  std::mutex mutex;
+  std::condition_variable answered;
+  std::optional<Decision> answer;
+  acquire_async(key, options, [&](const Decision& decision) {
+    // Notified under the lock: the waiter may be gone the moment it is let go.
+    const std::lock_guard guard(mutex);
+    answer = decision;
+    answered.notify_one();
+  });
+  std::unique_lock lock(mutex);
+  answered.wait(lock, [&] { return answer.has_value(); });
+  return *answer;
+}
+
+WaitId MemoryLimiter::acquire_async(std::string_view key, const AcquireOptions& options,
+                                    std::function<void(const Decision&)> done) {
+  if (options.permits < 0) {
+    done(refused(Verdict::kNever, Reason::kInvalidCost));
+    return 0;
+  }
+  const Nanos wait = std::clamp(options.max_wait, Nanos{0}, core::kLongestSpan);
+  return impl_->queue.add({impl_->store.hash(key), std::string(key), options.permits, options.priority,
+                           clamp(impl_->clock.now()) + wait, std::move(done)});
+}
+
+bool MemoryLimiter::cancel(WaitId wait) { return impl_->queue.cancel(wait); }
+
+Nanos MemoryLimiter::poll() { return impl_->queue.poll(); }
+
+Reservation MemoryLimiter::reserve(std::string_view key, Units permits, Nanos max_wait) noexcept {
+  return reserve_at(impl_->clock.now(), key, permits, max_wait);
+}
+
+Reservation MemoryLimiter::reserve_at(Nanos now, std::string_view key, Units permits, Nanos max_wait) noexcept {
+  now = clamp(now);
+  const Hash128 hash = impl_->store.hash(key);
+  Reservation reservation;
+  if (impl_->would_overtake(hash)) {
+    reservation.decision_ = impl_->behind_the_queue(now, hash, key, permits);
+    return reservation;
+  }
+  const Nanos patience = std::clamp(max_wait, Nanos{0}, core::kLongestSpan);
+  reservation.decision_ = impl_->run(now, hash, key, permits, {Effect::kReserve, patience});
+  if (reservation.ok() && permits > 0) {
+    reservation.limiter_ = this;
+    reservation.low_ = hash.low;
+    reservation.high_ = hash.high;
+    reservation.permits_ = permits;
+    // A leaky bucket's delay is its own; what was reserved ahead is the rest, and both were charged at the same
+    // instant.
+    reservation.at_ = now + reservation.decision_.delay;
+    reservation.wall_at_ = impl_->wall(now) + reservation.decision_.delay;
+  }
+  return reservation;
+}
+
+Reservation& Reservation::operator=(Reservation&& other) noexcept {
+  if (this == &other) return *this;
+  decision_ = other.decision_;
+  limiter_ = std::exchange(other.limiter_, nullptr);
+  low_ = other.low_;
+  high_ = other.high_;
+  permits_ = other.permits_;
+  at_ = other.at_;
+  wall_at_ = other.wall_at_;
+  return *this;
+}
+
+void Reservation::cancel() noexcept {
+  MemoryLimiter* limiter = std::exchange(limiter_, nullptr);
+  if (limiter == nullptr) return;
+  MemoryLimiter::Impl& impl = *limiter->impl_;
+  const Nanos now = clamp(impl.clock.now());
+  const Hash128 key{low_, high_};
+  std::array<Charge, kMaxLimits> charges;
+  const std::size_t count = impl.plan(key, {}, permits_, charges.data());
+  for (std::size_t i = 0; i < count; ++i) {
+    switch (charges[i].limit->strategy()) {
+      case Strategy::kConcurrency: impl.store.release(charges[i], decision_.lease, now); break;
+      case Strategy::kFixedWindow:
+      case Strategy::kQuota: impl.store.refund(charges[i], wall_at_, impl.wall(now)); break;
+      default: impl.store.refund(charges[i], at_, now);
+    }
+  }
+  impl.queue.kick(key);
+}
+
+bool MemoryLimiter::release(std::string_view key, LeaseId lease) noexcept {
+  if (!impl_->holds || lease == 0) return false;
+  const Hash128 hash = impl_->store.hash(key);
+  std::array<Charge, kMaxLimits> charges;
+  const std::size_t count = impl_->plan(hash, key, 0, charges.data());
+  bool released = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (charges[i].limit->strategy() != Strategy::kConcurrency) continue;
+    released = impl_->store.release(charges[i], lease, clamp(impl_->clock.now())) || released;
+  }
+  if (released && !impl_->queue.empty_approx()) impl_->queue.kick(hash);
+  return released;
+}
+
+bool MemoryLimiter::renew(std::string_view key, LeaseId lease) noexcept {
+  if (!impl_->holds || lease == 0) return false;
+  std::array<Charge, kMaxLimits> charges;
+  const std::size_t count = impl_->plan(impl_->store.hash(key), key, 0, charges.data());
+  bool renewed = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (charges[i].limit->strategy() != Strategy::kConcurrency) continue;
+    renewed = impl_->store.renew(charges[i], lease, clamp(impl_->clock.now())) || renewed;
+  }
+  return renewed;
+}
+
+Decision MemoryLimiter::peek(std::string_view key, Units permits) const noexcept {
+  return peek_at(impl_->clock.now(), key, permits);
+}
+
+Decision MemoryLimiter::peek_at(Nanos now, std::string_view key, Units permits) const noexcept {
+  return impl_->run(clamp(now), impl_->store.hash(key), key, permits, {.effect = Effect::kNone});
+}
+
+Nanos MemoryLimiter::reset_time(std::string_view key) const noexcept {
+  const Nanos now = clamp(impl_->clock.now());
+  return impl_->clock.wall(now) + peek_at(now, key, 0).reset_after;
+}
+
+Statistics MemoryLimiter::statistics(std::string_view key) const { return statistics_at(impl_->clock.now(), key); }
+
+Statistics MemoryLimiter::statistics_at(Nanos now, std::string_view key) const {
+  now = clamp(now);
+  const Decision decision = peek_at(now, key, 0);
+  const Limit limit = impl_->limits.description(0);
+  Statistics statistics;
+  statistics.available = decision.remaining;
+  statistics.capacity = decision.limit;
+  switch (limit.strategy()) {
+    case Strategy::kTokenBucket:
+    case Strategy::kGcra:
+    case Strategy::kLeakyBucket: statistics.last_refill = now; break;
+    case Strategy::kSlidingWindow:
+    case Strategy::kSlidingWindowCounter: statistics.last_refill = now - std::min(now, limit.window()); break;
+    case Strategy::kFixedWindow:
+    case Strategy::kQuota:
+      statistics.last_refill = core::compile(limit).numbers.window.span_at(impl_->wall(now)).start;
+      break;
+    case Strategy::kConcurrency: break;
+  }
+  const Nanos per = limit.strategy() == Strategy::kQuota
+                        ? [&] {
+                            const core::Span span = core::compile(limit).numbers.window.span_at(impl_->wall(now));
+                            return span.end - span.start;
+                          }()
+                        : limit.rate().per;
+  if (limit.strategy() != Strategy::kConcurrency) {
+    statistics.rate = static_cast<double>(limit.rate().units) / std::chrono::duration<double>(per).count();
+  }
+  if (const auto record = impl_->store.record(impl_->store.hash(key))) {
+    statistics.total_acquired = record->acquired;
+    statistics.total_throttled = record->throttled;
+    statistics.per_key = true;
+  } else {
+    const LimiterTotals all = impl_->store.totals();
+    statistics.total_acquired = all.acquired;
+    statistics.total_throttled = all.throttled;
+  }
+  return statistics;
+}
+
+void MemoryLimiter::clear(std::string_view key) noexcept {
+  const Hash128 hash = impl_->store.hash(key);
+  std::array<Charge, kMaxLimits> charges;
+  const std::size_t count = impl_->plan(hash, key, 0, charges.data());
+  for (std::size_t i = 0; i < count; ++i) impl_->store.clear(charges[i]);
+  if (!impl_->queue.empty_approx()) impl_->queue.kick(hash);
+}
+
+Result<void> MemoryLimiter::set_limit(const Limit& limit, OnChange how, std::size_t index) {
+  auto changed = impl_->limits.change(impl_->store, limit, how, index);
+  if (changed) impl_->queue.kick_all();
+  return changed;
+}
+
+LimiterTotals MemoryLimiter::totals() const noexcept {
+  LimiterTotals totals = impl_->store.totals();
+  totals.waiting = impl_->queue.size();
+  return totals;
+}
+
+void MemoryLimiter::for_each_key(
+    const std::function<void(std::string_view key, std::uint64_t acquired, std::uint64_t throttled)>& visit) const {
+  impl_->store.for_each_record(
+      [&](const store::KeyRecord& record) { visit(record.name, record.acquired, record.throttled); });
+}
+
+void MemoryLimiter::maintain(std::size_t cells) noexcept {
+  const Nanos now = clamp(impl_->clock.now());
+  impl_->store.maintain(cells, std::min(now, impl_->wall(now)));
+}
+
+Result<void> MemoryLimiter::save(const std::string& path) const {
+  return impl_->store.save(path, impl_->limits.write(), clamp(impl_->clock.now()));
+}
+
+Result<std::size_t> MemoryLimiter::restore(const std::string& path) {
+  return impl_->store.restore(path, clamp(impl_->clock.now()),
+                              [&](std::string_view meta) { return impl_->limits.read(impl_->store, meta); });
+}
+
+}  // namespace headgate

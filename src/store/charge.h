@@ -1,0 +1,45 @@
+// What a store is asked: a short list of charges, taken all or not at all.
+#pragma once
+
+#include <string_view>
+
+#include "base/hash.h"
+#include "core/outcome.h"
+#include "store/live_limit.h"
+
+namespace headgate::store {
+
+// One cell and what it is to be charged.
+struct Charge {
+  base::Hash128 key;
+  const LiveLimit* limit = nullptr;
+  Units cost = 0;
+  std::string_view name;  // kept only by a store that tracks keys
+  bool counted = true;    // false for the further limits of a key, so that a call counts once
+};
+
+// More charges than this in one plan are refused before they reach a store.
+inline constexpr std::size_t kMaxCharges = 64;
+
+enum class Effect : std::uint8_t {
+  kNone,     // judge only
+  kCharge,   // charge if everything fits now
+  kReserve,  // charge if everything fits within `patience`, at the instant at which it does
+};
+
+struct Ask {
+  Nanos now{0};   // steady timeline
+  Nanos wall{0};  // the calendar's reading at `now`
+  Effect effect = Effect::kCharge;
+  Nanos patience{0};  // with kReserve
+  LeaseId lease = 0;  // under which concurrency is held
+};
+
+// The answer for the whole plan; each charge has an Outcome of its own.
+struct Applied {
+  Nanos wait{0};            // until everything fits; zero: it does (and was charged, if that was asked); kNever
+  bool store_full = false;  // it would have fitted, but there was no room for a new cell
+  bool reserved = false;    // charged for the instant after `wait`
+};
+
+}  // namespace headgate::store

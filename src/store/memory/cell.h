@@ -1,0 +1,90 @@
+// One cell: the state of one limit for one key, in two or four words, and what turns words into a strategy's state.
+#pragma once
+
+#include "base/hash.h"
+#include "core/compiled_limit.h"
+#include "headgate/limiter.h"
+
+namespace headgate::store {
+
+using Word = std::int64_t;
+
+// 112 of the hash's 128 bits, and 16 bits about the cell. Word 0 of every strategy is the instant from which the cell
+// equals a new one, so that expiry needs no limit.
+template <int kWords>
+struct Cell {
+  std::uint64_t low;
+  std::uint64_t high;  // 0: empty
+  Word words[kWords];
+};
+
+// The 16 bits about a cell: occupied, ahead, strategy, generation.
+struct Tag {
+  static constexpr std::uint64_t kOccupied = 1;
+  static constexpr std::uint64_t kAhead = 2;
+  static constexpr int kStrategyShift = 2;
+  static constexpr int kGenerationShift = 5;
+  static constexpr std::uint64_t kGenerationMask = 0x7FF;
+  // What must agree for a cell to be the one looked for. A key under another strategy is another cell.
+  static constexpr std::uint64_t kIdentity = ~std::uint64_t{0xFFFF} | (std::uint64_t{7} << kStrategyShift) | kOccupied;
+
+  [[nodiscard]] static std::uint64_t identity(std::uint64_t hash_high, Strategy strategy) noexcept {
+    return (hash_high & ~std::uint64_t{0xFFFF}) | (static_cast<std::uint64_t>(strategy) << kStrategyShift) | kOccupied;
+  }
+  [[nodiscard]] static Strategy strategy(std::uint64_t high) noexcept {
+    return static_cast<Strategy>((high >> kStrategyShift) & 7);
+  }
+  [[nodiscard]] static std::uint32_t generation(std::uint64_t high) noexcept {
+    return (high >> kGenerationShift) & kGenerationMask;
+  }
+  [[nodiscard]] static std::uint64_t with(std::uint64_t high, bool ahead, std::uint32_t generation) noexcept {
+    return (high & kIdentity) | (ahead ? kAhead : 0) | ((generation & kGenerationMask) << kGenerationShift);
+  }
+};
+
+[[nodiscard]] constexpr int words_of(Strategy strategy) noexcept {
+  switch (strategy) {
+    case Strategy::kSlidingWindow:
+    case Strategy::kSlidingWindowCounter:
+    case Strategy::kConcurrency: return 4;
+    default: return 2;
+  }
+}
+
+[[nodiscard]] inline core::BucketState load_bucket(const Word* words) noexcept { return {Nanos{words[0]}, words[1]}; }
+inline void save(core::BucketState state, Word* words) noexcept {
+  words[0] = state.full_at.count();
+  words[1] = state.carry;
+}
+
+// Judges a cost against a cell's words. Nothing is written.
+[[nodiscard]] core::Outcome judge(const core::CompiledLimit& limit, const Word* words, bool ahead, Units cost,
+                                  Nanos now) noexcept;
+
+// Writes the charge. False: there was no memory for it, and nothing was written.
+// REQUIRES: judge() said that it fits at `at`. `reserve` says that `at` may lie in the future.
+[[nodiscard]] bool charge(const core::CompiledLimit& limit, Word* words, bool& ahead, Units cost, Nanos at,
+                          bool reserve, LeaseId lease) noexcept;
+
+// Gives back what was charged at `charged_at`, as far as it still counts at `now`.
+void refund(const core::CompiledLimit& limit, Word* words, bool& ahead, Units units, Nanos charged_at,
+            Nanos now) noexcept;
+
+// Carries a cell over from one set of numbers to another of the same strategy.
+void carry_over(const core::CompiledLimit& from, const core::CompiledLimit& to, OnChange how, Word* words, bool& ahead,
+                Nanos now) noexcept;
+
+// Frees what the words own, if anything, and makes them those of a new cell.
+void reset_words(Strategy strategy, Word* words) noexcept;
+
+// Views of the words of the two strategies that own memory.
+[[nodiscard]] core::RunLog load_log(const Word* words, bool ahead, Nanos window) noexcept;
+void store_log(const core::RunLog& log, Nanos window, Word* words, bool& ahead) noexcept;
+[[nodiscard]] inline core::HoldTable* hold_table(const Word* words) noexcept {
+  return reinterpret_cast<core::HoldTable*>(words[1]);
+}
+// Make room for at least `capacity` entries; false: no memory, and nothing has changed.
+[[nodiscard]] bool grow_log(core::RunLog& log, std::uint32_t capacity) noexcept;
+[[nodiscard]] bool grow_holds(Word* words, std::uint32_t capacity) noexcept;
+
+}  // namespace headgate::store

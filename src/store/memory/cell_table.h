@@ -1,0 +1,215 @@
+// An open-addressing table of cells in buckets of four that lie on whole cache lines.
+//
+// A table is one shard's: small, so that growing it is a short pause for few. It grows by a seventh and stays between
+// 74 and 85 per cent full, and gives memory back when it has emptied. Not safe for concurrent use; the shard's lock is.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+#include "store/memory/cell.h"
+
+namespace headgate::store {
+
+template <int kWords>
+class CellTable {
+ public:
+  using Entry = Cell<kWords>;
+  static constexpr std::uint32_t kSlots = 4;
+  struct Bucket {
+    Entry cells[kSlots];
+  };
+  static_assert(sizeof(Bucket) % 64 == 0);
+
+  CellTable() = default;
+  CellTable(const CellTable&) = delete;
+  CellTable& operator=(const CellTable&) = delete;
+  ~CellTable() {
+    for_each([](Entry& cell) { reset_words(Tag::strategy(cell.high), cell.words); });
+    std::free(buckets());
+  }
+
+  [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint32_t bucket_count() const noexcept { return count_.load(std::memory_order_relaxed); }
+
+  // May be called without the lock: a stale answer only warms the wrong line.
+  void prefetch(std::uint64_t low) const noexcept {
+    const std::uint32_t count = bucket_count();
+    if (count == 0) return;
+    const char* bucket = reinterpret_cast<const char*>(buckets() + home(low, count));
+    for (std::size_t line = 0; line < sizeof(Bucket); line += 64) __builtin_prefetch(bucket + line, 1);
+  }
+
+  [[nodiscard]] Entry* find(std::uint64_t low, std::uint64_t identity) const noexcept {
+    const std::uint32_t count = bucket_count();
+    if (count == 0) return nullptr;
+    for (std::uint32_t b = home(low, count);; b = b + 1 == count ? 0 : b + 1) {
+      Entry* cells = buckets()[b].cells;
+      // Where in the bucket a cell stands is chance: compare all four, and branch once.
+      static_assert(kSlots == 4);
+      std::uint32_t matches = (cells[0].low == low ? 1U : 0U) | (cells[1].low == low ? 2U : 0U) |
+                              (cells[2].low == low ? 4U : 0U) | (cells[3].low == low ? 8U : 0U);
+      for (; matches != 0; matches &= matches - 1) {
+        Entry* cell = cells + std::countr_zero(matches);
+        if (((cell->high ^ identity) & Tag::kIdentity) == 0) return cell;
+      }
+      if (cells[kSlots - 1].high == 0) return nullptr;
+    }
+  }
+
+  // A new cell, all words zero. nullptr: no memory. REQUIRES: find() found none.
+  // Before the table grows, what has become idle is dropped.
+  template <class OnDrop>
+  [[nodiscard]] Entry* insert(std::uint64_t low, std::uint64_t high, Nanos idle_before, OnDrop on_drop) noexcept {
+    if (over(size_ + 1, bucket_count(), kFullest) && !make_space(idle_before, on_drop)) return nullptr;
+    ++size_;
+    return place(buckets(), bucket_count(), low, high);
+  }
+
+  void erase(Entry* cell) noexcept {
+    reset_words(Tag::strategy(cell->high), cell->words);
+    remove(static_cast<std::uint32_t>((cell - buckets()->cells) / kSlots), cell);
+    --size_;
+  }
+
+  // Drops the idle cells of up to `steps` buckets, going round, and shows each to `on_drop` before.
+  template <class OnDrop>
+  void sweep(std::uint32_t& cursor, std::uint32_t steps, Nanos idle_before, OnDrop on_drop) noexcept {
+    for (; steps > 0 && bucket_count() > 0; --steps) {
+      if (cursor >= bucket_count()) {
+        cursor = 0;
+        shrink();
+        if (bucket_count() == 0) break;
+      }
+      Bucket& bucket = buckets()[cursor++];
+      for (std::uint32_t slot = 0; slot < kSlots && bucket.cells[slot].high != 0;) {
+        Entry& cell = bucket.cells[slot];
+        if (cell.words[0] < idle_before.count()) {
+          on_drop(cell);
+          erase(&cell);  // another cell may have come to stand here
+        } else {
+          ++slot;
+        }
+      }
+    }
+  }
+
+  // The cell that becomes idle first among those of up to `steps` buckets from the cursor on. nullptr: none there.
+  [[nodiscard]] Entry* oldest_near(std::uint32_t cursor, std::uint32_t steps) const noexcept {
+    Entry* oldest = nullptr;
+    const std::uint32_t count = bucket_count();
+    for (std::uint32_t i = 0; i < std::min(steps, count); ++i) {
+      for (Entry& cell : buckets()[(cursor + i) % count].cells) {
+        if (cell.high == 0) break;
+        if (oldest == nullptr || cell.words[0] < oldest->words[0]) oldest = &cell;
+      }
+    }
+    return oldest;
+  }
+
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (std::uint32_t b = 0; b < bucket_count(); ++b) {
+      for (Entry& cell : buckets()[b].cells) {
+        if (cell.high == 0) break;
+        visit(cell);
+      }
+    }
+  }
+
+ private:
+  // In percent of the slots.
+  static constexpr std::uint64_t kFullest = 85;
+  static constexpr std::uint64_t kEmptiest = 30;
+
+  [[nodiscard]] Bucket* buckets() const noexcept { return buckets_.load(std::memory_order_relaxed); }
+  [[nodiscard]] static bool over(std::uint64_t cells, std::uint64_t buckets, std::uint64_t percent) noexcept {
+    return cells * 100 > buckets * kSlots * percent;
+  }
+  [[nodiscard]] static std::uint32_t home(std::uint64_t low, std::uint32_t count) noexcept {
+    return static_cast<std::uint32_t>(((low >> 32) * count) >> 32);
+  }
+
+  static Entry* place(Bucket* buckets, std::uint32_t count, std::uint64_t low, std::uint64_t high) noexcept {
+    for (std::uint32_t b = home(low, count);; b = b + 1 == count ? 0 : b + 1) {
+      for (Entry& cell : buckets[b].cells) {
+        if (cell.high != 0) continue;
+        cell.low = low;
+        cell.high = high;
+        return &cell;
+      }
+    }
+  }
+
+  // Takes a cell out of bucket `at` and closes the gap: first within the bucket, then with cells further on that had
+  // found their home full.
+  void remove(std::uint32_t at, Entry* cell) noexcept {
+    const std::uint32_t count = bucket_count();
+    for (;;) {
+      Bucket& bucket = buckets()[at];
+      const bool was_full = bucket.cells[kSlots - 1].high != 0;
+      Entry* last = cell;
+      while (last != &bucket.cells[kSlots - 1] && (last + 1)->high != 0) ++last;
+      *cell = *last;
+      std::memset(static_cast<void*>(last), 0, sizeof(Entry));
+      if (!was_full) return;
+      // Look for a cell to move up into `last`.
+      Entry* mover = nullptr;
+      std::uint32_t from = at;
+      for (std::uint32_t distance = 1; distance < count && mover == nullptr; ++distance) {
+        from = from + 1 == count ? 0 : from + 1;
+        Bucket& further = buckets()[from];
+        for (Entry& candidate : further.cells) {
+          if (candidate.high == 0) return;  // this chain ends here
+          const std::uint32_t own = home(candidate.low, count);
+          const std::uint32_t strayed = from >= own ? from - own : from + count - own;
+          if (strayed >= distance) mover = &candidate;
+        }
+      }
+      if (mover == nullptr) return;
+      *last = *mover;
+      cell = mover;
+      at = from;
+    }
+  }
+
+  template <class OnDrop>
+  [[nodiscard]] bool make_space(Nanos idle_before, OnDrop on_drop) noexcept {
+    std::uint32_t cursor = 0;
+    sweep(cursor, bucket_count(), idle_before, on_drop);
+    if (bucket_count() > 0 && !over(size_ + 1, bucket_count(), 75)) return true;
+    return rebuild(bucket_count() + bucket_count() / 7 + 1);
+  }
+
+  void shrink() noexcept {
+    if (size_ == 0) {
+      std::free(buckets());
+      buckets_.store(nullptr, std::memory_order_relaxed);
+      count_.store(0, std::memory_order_relaxed);
+    } else if (!over(size_, bucket_count(), kEmptiest)) {
+      (void)rebuild(size_ / 3 + 1);
+    }
+  }
+
+  // Without memory the old table stays. REQUIRES: what is there fits.
+  [[nodiscard]] bool rebuild(std::uint32_t count) noexcept {
+    auto* fresh = static_cast<Bucket*>(std::aligned_alloc(64, sizeof(Bucket) * count));
+    if (fresh == nullptr) return !over(size_ + 1, bucket_count(), 99);
+    std::memset(static_cast<void*>(fresh), 0, sizeof(Bucket) * count);
+    for_each([&](Entry& cell) { *place(fresh, count, cell.low, cell.high) = cell; });
+    std::free(buckets());
+    buckets_.store(fresh, std::memory_order_relaxed);
+    count_.store(count, std::memory_order_relaxed);
+    return true;
+  }
+
+  // Atomic only for prefetch().
+  std::atomic<Bucket*> buckets_{nullptr};
+  std::atomic<std::uint32_t> count_{0};
+  std::uint32_t size_ = 0;
+};
+
+}  // namespace headgate::store

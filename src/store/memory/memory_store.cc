@@ -1,0 +1,386 @@
+#include "store/memory/memory_store.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <mutex>
+
+namespace headgate::store {
+namespace {
+
+using core::CompiledLimit;
+using core::Outcome;
+
+constexpr std::size_t kMaxShards = 512;
+constexpr std::size_t kCellsPerShard = 256;     // below this many cells per shard, at the cap, fewer shards do
+constexpr std::uint32_t kBucketsPerInsert = 2;  // swept with each new key
+constexpr std::uint32_t kBucketsAtCap = 16;     // searched for room at the cap
+
+// The instant by which this limit goes.
+Nanos time_for(const CompiledLimit& limit, const Ask& ask) noexcept {
+  return limit.follows_wall() ? ask.wall : ask.now;
+}
+Nanos idle_before(const Ask& ask) noexcept { return std::min(ask.now, ask.wall); }
+
+}  // namespace
+
+MemoryStore::MemoryStore(const MemoryStoreOptions& options)
+    : seed_(options.seed), max_cells_(options.max_cells), at_cap_(options.at_cap) {
+  const std::size_t shards = std::clamp<std::size_t>(std::bit_ceil(options.max_cells / kCellsPerShard), 1, kMaxShards);
+  shard_mask_ = shards - 1;
+  shards_ = std::make_unique<Shard[]>(shards);
+  if (options.track_keys) records_ = std::make_unique<Records[]>(shards);
+}
+
+MemoryStore::~MemoryStore() = default;
+
+Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes) noexcept {
+  if (charges.size() == 1) {
+    Shard& shard = shard_of(charges[0].key);
+    const std::lock_guard guard(shard.lock);
+    const Applied applied = apply_locked(charges, ask, outcomes);
+    if ((shard.acquired + shard.throttled) % kCallsPerSweep == 0) sweep(shard, 1, idle_before(ask));
+    return applied;
+  }
+
+  std::array<Shard*, kMaxCharges> shards;
+  for (std::size_t i = 0; i < charges.size(); ++i) shards[i] = &shard_of(charges[i].key);
+  const auto end = shards.begin() + static_cast<std::ptrdiff_t>(charges.size());
+  std::sort(shards.begin(), end);
+  const auto last = std::unique(shards.begin(), end);
+  for (auto shard = shards.begin(); shard != last; ++shard) (*shard)->lock.lock();
+  const Applied applied = apply_locked(charges, ask, outcomes);
+  for (auto shard = shards.begin(); shard != last; ++shard) (*shard)->lock.unlock();
+  return applied;
+}
+
+void MemoryStore::prefetch(std::span<const base::Hash128> keys, Strategy strategy) const noexcept {
+  for (const base::Hash128& key : keys) __builtin_prefetch(&shard_of(key), 1);
+  for (const base::Hash128& key : keys) {
+    if (words_of(strategy) == 2) {
+      shard_of(key).small.prefetch(key.low);
+    } else {
+      shard_of(key).large.prefetch(key.low);
+    }
+  }
+}
+
+Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& ask,
+                                  std::span<Outcome> outcomes) noexcept {
+  Applied applied;
+  bool reservable = ask.effect == Effect::kReserve;
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    // A cell named twice must have room for both.
+    Units cost = charges[i].cost;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (charges[j].key == charges[i].key && charges[j].limit == charges[i].limit) cost += charges[j].cost;
+    }
+    outcomes[i] = judge_cell(shard_of(charges[i].key), charges[i], ask, cost);
+    if (outcomes[i].wait == kNever || applied.wait == kNever) {
+      applied.wait = kNever;
+    } else {
+      applied.wait = std::max(applied.wait, outcomes[i].wait);
+    }
+    if (charges[i].limit->strategy() == Strategy::kConcurrency) reservable = false;
+  }
+
+  const bool admitted =
+      applied.wait == Nanos{0} || (reservable && applied.wait != kNever && applied.wait <= ask.patience);
+  if (ask.effect != Effect::kNone && admitted) {
+    const Nanos wait = applied.wait;
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      if (charges[i].cost == 0) continue;
+      if (charge_cell(shard_of(charges[i].key), charges[i], ask, wait)) continue;
+      // No room for a new cell: take back what was charged before it. These cells are as they were but for rounding.
+      applied.store_full = true;
+      for (std::size_t j = 0; j < i; ++j) {
+        Shard& shard = shard_of(charges[j].key);
+        const CompiledLimit& limit = charges[j].limit->current();
+        const Place place = find(shard, charges[j].key, limit.strategy);
+        if (charges[j].cost == 0 || place.words == nullptr) continue;
+        bool ahead = place.ahead();
+        const Nanos at = time_for(limit, ask);
+        if (limit.strategy == Strategy::kConcurrency) {
+          core::concurrency_release(*hold_table(place.words), ask.lease, at);
+        } else {
+          store::refund(limit, place.words, ahead, charges[j].cost, at + wait, at);
+        }
+        *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
+      }
+      break;
+    }
+    applied.reserved = wait > Nanos{0} && !applied.store_full;
+  }
+  if (ask.effect != Effect::kNone) {
+    for (const Charge& charge : charges) count(shard_of(charge.key), charge, admitted && !applied.store_full);
+  }
+  return applied;
+}
+
+void MemoryStore::count(Shard& shard, const Charge& charge, bool admitted) noexcept {
+  if (!charge.counted) return;
+  if (admitted) {
+    ++shard.acquired;
+  } else {
+    ++shard.throttled;
+  }
+  if (records_ == nullptr) return;
+  Records& records = records_of(shard);
+  const auto found = records.find(record_key(charge.key));
+  if (found != records.end()) ++(admitted ? found->second.acquired : found->second.throttled);
+}
+
+void MemoryStore::bring_up_to_date(const LiveLimit& live, std::uint32_t generation, std::uint32_t own, Word* words,
+                                   bool& ahead, Nanos now) const noexcept {
+  const std::uint32_t behind = (generation - own) & Tag::kGenerationMask;
+  if (behind > generation || !live.remembers(generation - behind)) return;
+  for (std::uint32_t g = generation - behind + 1; g <= generation; ++g) {
+    carry_over(live.entry(g - 1).limit, live.entry(g).limit, live.entry(g).carried, words, ahead, now);
+  }
+}
+
+Outcome MemoryStore::judge_cell(Shard& shard, const Charge& charge, const Ask& ask, Units cost) noexcept {
+  const std::uint32_t generation = charge.limit->generation();
+  const CompiledLimit& limit = charge.limit->entry(generation).limit;
+  const Nanos now = time_for(limit, ask);
+  const Units judged = std::min(cost, limit.most);
+  static constexpr std::array<Word, 4> kNew{};
+  const Place place = find(shard, charge.key, limit.strategy);
+  Outcome outcome;
+  if (place.words == nullptr) {
+    outcome = judge(limit, kNew.data(), false, judged, now);
+  } else if (Tag::generation(*place.high) == (generation & Tag::kGenerationMask)) {
+    outcome = judge(limit, place.words, place.ahead(), judged, now);
+  } else {
+    // Strategies that own memory carry over the same at any time, so in place; the others on a copy, since `now` may be
+    // anything when nothing is to be charged.
+    bool ahead = place.ahead();
+    std::array<Word, 4> copy{};
+    Word* words = place.words;
+    const bool owns = limit.strategy == Strategy::kSlidingWindow || limit.strategy == Strategy::kConcurrency;
+    if (!owns) {
+      std::copy_n(place.words, words_of(limit.strategy), copy.begin());
+      words = copy.data();
+    }
+    bring_up_to_date(*charge.limit, generation, Tag::generation(*place.high), words, ahead, now);
+    if (owns) *place.high = Tag::with(*place.high, ahead, generation);
+    outcome = judge(limit, words, ahead, judged, now);
+  }
+  if (cost > limit.most) {
+    // As things stand, for `remaining`; but no wait could help.
+    if (outcome.fits())
+      outcome = judge(limit, place.words != nullptr ? place.words : kNew.data(),
+                      place.words != nullptr && place.ahead(), 0, now);
+    outcome.wait = kNever;
+  }
+  outcome.limit = limit.limit;
+  return outcome;
+}
+
+bool MemoryStore::charge_cell(Shard& shard, const Charge& charge, const Ask& ask, Nanos wait) noexcept {
+  const std::uint32_t generation = charge.limit->generation();
+  const CompiledLimit& limit = charge.limit->entry(generation).limit;
+  const Nanos now = time_for(limit, ask);
+  Place place = find(shard, charge.key, limit.strategy);
+  const bool fresh = place.words == nullptr;
+  if (fresh) {
+    place = insert(shard, charge, limit.strategy, idle_before(ask));
+    if (place.words == nullptr) return false;
+  }
+  bool ahead = place.ahead();
+  if (!fresh && Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) {
+    bring_up_to_date(*charge.limit, generation, Tag::generation(*place.high), place.words, ahead, now);
+  }
+  const bool charged = store::charge(limit, place.words, ahead, charge.cost, now + wait, wait > Nanos{0}, ask.lease);
+  *place.high = Tag::with(*place.high, ahead, generation);
+  return charged;
+}
+
+MemoryStore::Place MemoryStore::find(Shard& shard, const base::Hash128& key, Strategy strategy) const noexcept {
+  const std::uint64_t identity = Tag::identity(key.high, strategy);
+  if (words_of(strategy) == 2) {
+    auto* cell = shard.small.find(key.low, identity);
+    return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
+  }
+  auto* cell = shard.large.find(key.low, identity);
+  return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
+}
+
+MemoryStore::Place MemoryStore::insert(Shard& shard, const Charge& charge, Strategy strategy,
+                                       Nanos idle_before) noexcept {
+  sweep(shard, kBucketsPerInsert, idle_before);
+  const Place place = place_new(shard, charge.key.low, Tag::identity(charge.key.high, strategy), idle_before);
+  if (place.words != nullptr && records_ != nullptr && charge.counted) {
+    try {
+      records_of(shard).try_emplace(record_key(charge.key), KeyRecord{std::string(charge.name), 0, 0});
+    } catch (const std::bad_alloc&) {
+      // The key is limited all the same; only its name is not known.
+    }
+  }
+  return place;
+}
+
+MemoryStore::Place MemoryStore::place_new(Shard& shard, std::uint64_t low, std::uint64_t high,
+                                          Nanos idle_before) noexcept {
+  const auto on_drop = [&](const auto& cell) {
+    forget(shard, cell.low, cell.high);
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+  };
+  if (cells_.fetch_add(1, std::memory_order_relaxed) < max_cells_ || make_room(shard, idle_before)) {
+    if (words_of(Tag::strategy(high)) == 2) {
+      if (auto* cell = shard.small.insert(low, high, idle_before, on_drop)) return {cell->words, &cell->high};
+    } else {
+      if (auto* cell = shard.large.insert(low, high, idle_before, on_drop)) return {cell->words, &cell->high};
+    }
+  }
+  cells_.fetch_sub(1, std::memory_order_relaxed);
+  refused_.fetch_add(1, std::memory_order_relaxed);
+  return {};
+}
+
+void MemoryStore::forget(Shard& shard, std::uint64_t low, std::uint64_t high) noexcept {
+  cells_.fetch_sub(1, std::memory_order_relaxed);
+  if (records_ != nullptr) records_of(shard).erase(record_key({low, high}));
+}
+
+std::size_t MemoryStore::sweep(Shard& shard, std::uint32_t steps, Nanos idle_before) noexcept {
+  std::size_t dropped = 0;
+  const auto on_drop = [&](const auto& cell) {
+    forget(shard, cell.low, cell.high);
+    ++dropped;
+  };
+  shard.small.sweep(shard.small_cursor, steps, idle_before, on_drop);
+  shard.large.sweep(shard.large_cursor, steps, idle_before, on_drop);
+  if (dropped > 0) dropped_.fetch_add(dropped, std::memory_order_relaxed);
+  return dropped;
+}
+
+bool MemoryStore::make_room(Shard& shard, Nanos idle_before) noexcept {
+  if (sweep(shard, kBucketsAtCap, idle_before) > 0) return true;
+  if (at_cap_ == AtCap::kRefuseNew) return false;
+  const auto evict = [&](auto& table, auto* cell) {
+    forget(shard, cell->low, cell->high);
+    table.erase(cell);
+    evicted_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  };
+  auto* small = shard.small.oldest_near(shard.small_cursor, kBucketsAtCap);
+  auto* large = shard.large.oldest_near(shard.large_cursor, kBucketsAtCap);
+  if (small != nullptr && (large == nullptr || small->words[0] <= large->words[0])) return evict(shard.small, small);
+  return large != nullptr && evict(shard.large, large);
+}
+
+template <class Act>
+bool MemoryStore::on_cell(const Charge& charge, Nanos now, Act act) noexcept {
+  Shard& shard = shard_of(charge.key);
+  const std::lock_guard guard(shard.lock);
+  const std::uint32_t generation = charge.limit->generation();
+  const CompiledLimit& limit = charge.limit->entry(generation).limit;
+  const Place place = find(shard, charge.key, limit.strategy);
+  if (place.words == nullptr) return false;
+  bool ahead = place.ahead();
+  if (Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) {
+    bring_up_to_date(*charge.limit, generation, Tag::generation(*place.high), place.words, ahead, now);
+  }
+  const bool done = act(limit, place.words, ahead);
+  *place.high = Tag::with(*place.high, ahead, generation);
+  return done;
+}
+
+void MemoryStore::refund(const Charge& charge, Nanos charged_at, Nanos now) noexcept {
+  on_cell(charge, now, [&](const CompiledLimit& limit, Word* words, bool& ahead) {
+    store::refund(limit, words, ahead, charge.cost, charged_at, now);
+    return true;
+  });
+}
+
+bool MemoryStore::release(const Charge& charge, LeaseId lease, Nanos now) noexcept {
+  return on_cell(charge, now, [&](const CompiledLimit& limit, Word* words, bool&) {
+    if (limit.strategy != Strategy::kConcurrency || hold_table(words) == nullptr) return false;
+    const bool released = core::concurrency_release(*hold_table(words), lease, now);
+    if (hold_table(words)->size == 0) words[0] = 0;
+    return released;
+  });
+}
+
+bool MemoryStore::renew(const Charge& charge, LeaseId lease, Nanos now) noexcept {
+  return on_cell(charge, now, [&](const CompiledLimit& limit, Word* words, bool&) {
+    if (limit.strategy != Strategy::kConcurrency || hold_table(words) == nullptr) return false;
+    const Nanos ttl = limit.numbers.concurrency.ttl;
+    const bool renewed = core::concurrency_renew(*hold_table(words), lease, ttl, now);
+    if (renewed) words[0] = std::max(words[0], (now + ttl).count());
+    return renewed;
+  });
+}
+
+void MemoryStore::clear(const Charge& charge) noexcept {
+  Shard& shard = shard_of(charge.key);
+  const std::lock_guard guard(shard.lock);
+  const auto erase = [&](auto& table) {
+    auto* cell = table.find(charge.key.low, Tag::identity(charge.key.high, charge.limit->strategy()));
+    if (cell == nullptr) return;
+    forget(shard, cell->low, cell->high);
+    table.erase(cell);
+  };
+  if (words_of(charge.limit->strategy()) == 2) {
+    erase(shard.small);
+  } else {
+    erase(shard.large);
+  }
+}
+
+void MemoryStore::change(LiveLimit& live, const CompiledLimit& limit, OnChange how) {
+  const std::uint32_t next = live.generation() + 1;
+  if (next >= LiveLimit::kGenerations) {
+    live.oldest_.store(next - LiveLimit::kGenerations + 1, std::memory_order_release);
+    quiesce();  // nobody reads the entry that is about to be reused
+  }
+  live.entries_[next % LiveLimit::kGenerations] = {limit, how};
+  live.generation_.store(next, std::memory_order_release);
+}
+
+void MemoryStore::quiesce() const noexcept {
+  each_shard([](Shard&) {});
+}
+
+void MemoryStore::maintain(std::size_t cells, Nanos idle_before) noexcept {
+  std::size_t looked_at = 0;
+  for (std::size_t visited = 0; visited <= shard_mask_ && looked_at < cells; ++visited) {
+    Shard& shard = shards_[maintained_.fetch_add(1, std::memory_order_relaxed) & shard_mask_];
+    const std::lock_guard guard(shard.lock);
+    const std::uint32_t buckets = std::max(shard.small.bucket_count(), shard.large.bucket_count());
+    sweep(shard, buckets + 1, idle_before);
+    looked_at += (std::size_t{shard.small.bucket_count()} + shard.large.bucket_count()) * CellTable<2>::kSlots;
+  }
+}
+
+LimiterTotals MemoryStore::totals() const noexcept {
+  LimiterTotals totals;
+  each_shard([&](const Shard& shard) {
+    totals.acquired += shard.acquired;
+    totals.throttled += shard.throttled;
+  });
+  totals.cells = cells_.load();
+  totals.dropped_idle = dropped_.load();
+  totals.evicted = evicted_.load();
+  totals.refused = refused_.load();
+  return totals;
+}
+
+std::optional<KeyRecord> MemoryStore::record(base::Hash128 key) const {
+  if (records_ == nullptr) return std::nullopt;
+  Shard& shard = shard_of(key);
+  const std::lock_guard guard(shard.lock);
+  const auto found = records_of(shard).find(record_key(key));
+  if (found == records_of(shard).end()) return KeyRecord{};
+  return found->second;
+}
+
+void MemoryStore::for_each_record(const std::function<void(const KeyRecord&)>& visit) const {
+  if (records_ == nullptr) return;
+  each_shard([&](Shard& shard) {
+    for (const auto& [key, record] : records_of(shard)) visit(record);
+  });
+}
+
+}  // namespace headgate::store

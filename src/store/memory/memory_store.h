@@ -1,0 +1,186 @@
+// Cells in memory: sharded by hash, each shard a lock of four bytes and two small tables.
+//
+// A plan is judged and charged under the locks of all its shards, taken in order: all of it or nothing. The store knows
+// no policies, no clock and no names (unless it is asked to keep them).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "base/spin_lock.h"
+#include "headgate/limiter.h"
+#include "store/charge.h"
+#include "store/memory/cell_table.h"
+
+namespace headgate::store {
+
+struct MemoryStoreOptions {
+  std::size_t max_cells = 10'000'000;
+  AtCap at_cap = AtCap::kRefuseNew;
+  bool track_keys = false;
+  std::uint64_t seed = 0;
+};
+
+// A tracked key's name and what it was answered.
+struct KeyRecord {
+  std::string name;
+  std::uint64_t acquired = 0;
+  std::uint64_t throttled = 0;
+};
+
+// What try_bucket() answers; kept apart from Decision so that it lives in registers.
+struct BucketAnswer {
+  Units limit;
+  Units remaining;
+  Nanos wait;
+  Nanos reset_after;
+  bool burst;
+};
+
+class MemoryStore {
+ public:
+  explicit MemoryStore(const MemoryStoreOptions& options);
+  ~MemoryStore();
+  MemoryStore(const MemoryStore&) = delete;
+  MemoryStore& operator=(const MemoryStore&) = delete;
+
+  [[nodiscard]] base::Hash128 hash(std::string_view key) const noexcept { return base::hash128(key, seed_); }
+
+  // The one case that must be fast, without building a plan: a single token bucket that exists and is up to date.
+  // False: nothing was done, go the usual way. REQUIRES: `live` is a token bucket, and keys are not tracked.
+  [[nodiscard]] bool try_bucket(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now,
+                                BucketAnswer& answer) noexcept;
+
+  // All charges or none. REQUIRES: 1 <= charges.size() <= kMaxCharges, outcomes.size() >= charges.size(), costs >= 0.
+  Applied apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
+
+  // Fetches the cells of several keys ahead of the calls that need them.
+  void prefetch(std::span<const base::Hash128> keys, Strategy strategy) const noexcept;
+
+  // Gives back what was charged at charged_at (by the steady timeline, or the wall clock for limits that follow it).
+  void refund(const Charge& charge, Nanos charged_at, Nanos now) noexcept;
+  bool release(const Charge& charge, LeaseId lease, Nanos now) noexcept;
+  bool renew(const Charge& charge, LeaseId lease, Nanos now) noexcept;
+  void clear(const Charge& charge) noexcept;
+
+  // From the next call on, cells of this limit are judged by the new numbers. REQUIRES: the strategy is the same.
+  void change(LiveLimit& live, const core::CompiledLimit& limit, OnChange how);
+
+  // Looks at up to `cells` cells, wherever the last call stopped, and drops the idle ones.
+  void maintain(std::size_t cells, Nanos idle_before) noexcept;
+
+  [[nodiscard]] LimiterTotals totals() const noexcept;
+  [[nodiscard]] std::optional<KeyRecord> record(base::Hash128 key) const;
+  void for_each_record(const std::function<void(const KeyRecord&)>& visit) const;
+
+  // `meta` is the caller's, given back by restore(). See snapshot.cc for the format.
+  Result<void> save(const std::string& path, std::string_view meta, Nanos now) const;
+  // Sees the meta data before any cell is put in place; an Error refuses the file.
+  using AcceptMeta = std::function<Result<void>(std::string_view meta)>;
+  // REQUIRES: the store is empty. Takes over the file's seed.
+  Result<std::size_t> restore(const std::string& path, Nanos now, const AcceptMeta& accept);
+
+ private:
+  struct KeyHasher {
+    std::size_t operator()(const base::Hash128& hash) const noexcept { return hash.low; }
+  };
+  using Records = std::unordered_map<base::Hash128, KeyRecord, KeyHasher>;
+
+  struct alignas(64) Shard {
+    mutable base::SpinLock lock;
+    std::uint32_t small_cursor = 0;  // where sweeping goes on
+    CellTable<2> small;
+    CellTable<4> large;
+    std::uint32_t large_cursor = 0;
+    std::uint64_t acquired = 0;
+    std::uint64_t throttled = 0;
+  };
+  static_assert(sizeof(Shard) == 64);
+
+  static constexpr std::uint64_t kCallsPerSweep = 64;
+
+  // Where a charge's cell is, or nullptr.
+  struct Place {
+    Word* words = nullptr;
+    std::uint64_t* high = nullptr;
+    [[nodiscard]] bool ahead() const noexcept { return (*high & Tag::kAhead) != 0; }
+  };
+
+  [[nodiscard]] Shard& shard_of(const base::Hash128& key) const noexcept { return shards_[key.low & shard_mask_]; }
+  Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
+  [[nodiscard]] core::Outcome judge_cell(Shard& shard, const Charge& charge, const Ask& ask, Units cost) noexcept;
+  [[nodiscard]] bool charge_cell(Shard& shard, const Charge& charge, const Ask& ask, Nanos wait) noexcept;
+  [[nodiscard]] Place find(Shard& shard, const base::Hash128& key, Strategy strategy) const noexcept;
+  [[nodiscard]] Place insert(Shard& shard, const Charge& charge, Strategy strategy, Nanos idle_before) noexcept;
+  void bring_up_to_date(const LiveLimit& live, std::uint32_t generation, std::uint32_t own, Word* words, bool& ahead,
+                        Nanos now) const noexcept;
+  [[nodiscard]] bool make_room(Shard& shard, Nanos idle_before) noexcept;
+  std::size_t sweep(Shard& shard, std::uint32_t steps, Nanos idle_before) noexcept;  // how many it dropped
+  // Accounts for a cell that is about to go.
+  void forget(Shard& shard, std::uint64_t low, std::uint64_t high) noexcept;
+  // Adds a cell with no words set, or an empty Place where there is no room for it.
+  [[nodiscard]] Place place_new(Shard& shard, std::uint64_t low, std::uint64_t high, Nanos idle_before) noexcept;
+  // Under the shard's lock, on the cell brought up to date. False: there is none, or `act` said so.
+  template <class Act>
+  bool on_cell(const Charge& charge, Nanos now, Act act) noexcept;
+  [[nodiscard]] Records& records_of(const Shard& shard) const noexcept { return records_[&shard - shards_.get()]; }
+  // As much of the hash as a cell keeps.
+  [[nodiscard]] static base::Hash128 record_key(const base::Hash128& key) noexcept {
+    return {key.low, key.high & ~std::uint64_t{0xFFFF}};
+  }
+  void count(Shard& shard, const Charge& charge, bool admitted) noexcept;
+  template <class Act>
+  void each_shard(Act act) const {
+    for (std::size_t i = 0; i <= shard_mask_; ++i) {
+      const std::lock_guard guard(shards_[i].lock);
+      act(shards_[i]);
+    }
+  }
+  // Waits until every call that may have read something before has left the store.
+  void quiesce() const noexcept;
+
+  std::uint64_t seed_;
+  std::size_t max_cells_;
+  AtCap at_cap_;
+  std::uint64_t shard_mask_;
+  std::unique_ptr<Shard[]> shards_;
+  std::unique_ptr<Records[]> records_;  // one per shard, if keys are tracked
+  std::atomic<std::size_t> cells_{0};
+  std::atomic<std::uint64_t> dropped_{0};
+  std::atomic<std::uint64_t> evicted_{0};
+  std::atomic<std::uint64_t> refused_{0};
+  std::atomic<std::size_t> maintained_{0};  // the shard where maintain() goes on
+};
+
+inline bool MemoryStore::try_bucket(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now,
+                                    BucketAnswer& answer) noexcept {
+  Shard& shard = shard_of(key);
+  const std::lock_guard guard(shard.lock);
+  const std::uint32_t generation = live.generation();
+  const core::CompiledLimit& limit = live.entry(generation).limit;
+  auto* cell = shard.small.find(key.low, Tag::identity(key.high, Strategy::kTokenBucket));
+  if (cell == nullptr || Tag::generation(cell->high) != (generation & Tag::kGenerationMask)) [[unlikely]]
+    return false;
+  if (cost <= 0 || cost > limit.most || limit.numbers.bucket.den != 1) [[unlikely]]
+    return false;
+  const std::uint64_t calls = shard.acquired + shard.throttled;
+  if (calls % kCallsPerSweep == kCallsPerSweep - 1) [[unlikely]]
+    return false;
+
+  const auto step = core::token_bucket_whole(load_bucket(cell->words), limit.numbers.bucket, cost, now);
+  answer = {limit.limit, step.outcome.remaining, step.outcome.wait, step.outcome.reset_after, step.outcome.burst};
+  if (step.outcome.fits()) [[likely]] {
+    cell->words[0] = step.next.full_at.count();
+    ++shard.acquired;
+  } else {
+    ++shard.throttled;
+  }
+  return true;
+}
+
+}  // namespace headgate::store

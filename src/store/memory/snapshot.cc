@@ -1,0 +1,335 @@
+// The snapshot file, all integers little endian:
+//
+//   "HGCELLS\n"  u32 version (1)  u32 zero  u64 seed  i64 now  u64 meta length  meta  u64 shards
+//   per shard: u64 cells; per cell: u64 low, u64 high (see Tag), and by strategy
+//     sliding_window: i64 idle at, i64 units gone, u64 runs, per run i64 at, i64 total
+//     concurrency:    i64 idle at, u64 holds, per hold u64 lease, i64 expires at, i64 units
+//     the others:     their words
+//   XXH3-128 of all that, 16 bytes
+//
+// It is written beside its place, synced, and renamed over it, so a reader finds the old file or the new one, whole.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "store/memory/memory_store.h"
+
+namespace headgate::store {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+using core::Hold;
+using core::HoldTable;
+using core::Run;
+using core::RunLog;
+
+constexpr std::string_view kMagic = "HGCELLS\n";
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kChecksumSize = 16;
+constexpr std::uint64_t kMaxMeta = 1 << 20;
+
+Error io_error(const std::string& path, const char* what) {
+  return {ErrorCode::kIo, path + ": " + what + ": " + std::strerror(errno), true};
+}
+Error corrupt(const std::string& path, const std::string& what) {
+  return {ErrorCode::kCorrupt, path + ": not a usable snapshot: " + what};
+}
+
+// Sums and writes as it goes.
+class Writer {
+ public:
+  explicit Writer(int file) : file_(file), state_(XXH3_createState()) { XXH3_128bits_reset(state_); }
+  ~Writer() { XXH3_freeState(state_); }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  template <class T>
+  void put(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    put_bytes({reinterpret_cast<const char*>(&value), sizeof(value)});
+  }
+  void put_bytes(std::string_view bytes) { buffer_.append(bytes); }
+  // Writes out what has come together, if it is much. Not to be called under a lock.
+  void breathe() {
+    if (buffer_.size() >= (std::size_t{1} << 20)) flush();
+  }
+  // False: a write failed; errno says why.
+  [[nodiscard]] bool finish() {
+    flush();
+    const XXH128_hash_t sum = XXH3_128bits_digest(state_);
+    put(sum.low64);
+    put(sum.high64);
+    flush();
+    return ok_;
+  }
+
+ private:
+  void flush() {
+    XXH3_128bits_update(state_, buffer_.data(), buffer_.size());
+    for (std::size_t done = 0; ok_ && done < buffer_.size();) {
+      const ssize_t written = ::write(file_, buffer_.data() + done, buffer_.size() - done);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) ok_ = false;
+      done += written > 0 ? static_cast<std::size_t>(written) : 0;
+    }
+    buffer_.clear();
+  }
+
+  int file_;
+  XXH3_state_t* state_;
+  std::string buffer_;
+  bool ok_ = true;
+};
+
+// Never reads past the end; what is asked for beyond it fails the whole.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  template <class T>
+  [[nodiscard]] T get() {
+    T value{};
+    const std::string_view bytes = get_bytes(sizeof(T));
+    if (ok_) std::memcpy(&value, bytes.data(), sizeof(T));
+    return value;
+  }
+  [[nodiscard]] std::string_view get_bytes(std::uint64_t size) {
+    if (size > bytes_.size()) {
+      ok_ = false;
+      return {};
+    }
+    const std::string_view taken = bytes_.substr(0, size);
+    bytes_.remove_prefix(size);
+    return taken;
+  }
+  void fail() { ok_ = false; }
+  [[nodiscard]] bool ok() const { return ok_; }
+  [[nodiscard]] bool at_end() const { return bytes_.empty(); }
+
+ private:
+  std::string_view bytes_;
+  bool ok_ = true;
+};
+
+void put_cell(Writer& out, const auto& cell) {
+  out.put(cell.low);
+  out.put(cell.high);
+  const Strategy strategy = Tag::strategy(cell.high);
+  if (strategy == Strategy::kSlidingWindow) {
+    // The window is not needed to walk the runs.
+    const RunLog log = load_log(cell.words, (cell.high & Tag::kAhead) != 0, Nanos{0});
+    out.put(cell.words[0]);
+    out.put(log.gone);
+    out.put(std::uint64_t{log.size});
+    for (std::uint32_t i = 0; i < log.size; ++i) out.put(log.run(i));
+  } else if (strategy == Strategy::kConcurrency) {
+    const HoldTable* table = hold_table(cell.words);
+    const std::uint64_t size = table == nullptr ? 0 : table->size;
+    out.put(cell.words[0]);
+    out.put(size);
+    for (std::uint64_t i = 0; i < size; ++i) out.put(table->holds[i]);
+  } else {
+    out.put(cell.words);
+  }
+}
+
+// One cell as it stands in the file, with instants moved back by `shift`.
+struct SavedCell {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  std::array<Word, 4> words{};
+  Word gone = 0;
+  std::vector<Run> runs;
+  std::vector<Hold> holds;
+};
+
+void move_back(Word& instant, Nanos shift) { instant -= std::min(instant, shift.count()); }
+
+void get_cell(Reader& in, SavedCell& cell, Nanos shift) {
+  cell.low = in.get<std::uint64_t>();
+  cell.high = in.get<std::uint64_t>();
+  cell.words = {};
+  const Strategy strategy = Tag::strategy(cell.high);
+  if ((cell.high & Tag::kOccupied) == 0) in.fail();
+  if (strategy == Strategy::kSlidingWindow) {
+    cell.words[0] = in.get<Word>();
+    cell.gone = in.get<Word>();
+    const auto size = in.get<std::uint64_t>();
+    if (size > core::kMaxRuns || cell.gone < 0) in.fail();
+    cell.runs.clear();
+    for (std::uint64_t i = 0; i < size && in.ok(); ++i) {
+      Run run = in.get<Run>();
+      const Run before = cell.runs.empty() ? Run{Nanos{0}, cell.gone} : cell.runs.back();
+      Word at = run.at.count();
+      move_back(at, shift);
+      run.at = Nanos{at};
+      if (run.at < before.at || run.total <= before.total) in.fail();
+      cell.runs.push_back(run);
+    }
+    if ((cell.high & Tag::kAhead) != 0 && cell.runs.empty()) in.fail();
+  } else if (strategy == Strategy::kConcurrency) {
+    cell.words[0] = in.get<Word>();
+    const auto size = in.get<std::uint64_t>();
+    if (size > static_cast<std::uint64_t>(core::kMaxHolds)) in.fail();
+    cell.holds.clear();
+    for (std::uint64_t i = 0; i < size && in.ok(); ++i) {
+      Hold hold = in.get<Hold>();
+      Word at = hold.expires_at.count();
+      move_back(at, shift);
+      hold.expires_at = Nanos{at};
+      if (hold.units <= 0) in.fail();
+      cell.holds.push_back(hold);
+    }
+  } else {
+    for (int i = 0; i < words_of(strategy); ++i) cell.words[static_cast<std::size_t>(i)] = in.get<Word>();
+    if (strategy == Strategy::kSlidingWindowCounter) move_back(cell.words[1], shift);
+  }
+  move_back(cell.words[0], shift);
+  for (const Word word : cell.words) {
+    if (word < 0) in.fail();
+  }
+}
+
+// Puts what the words own behind them. False: no memory.
+bool fill(const SavedCell& cell, Word* words) {
+  const Strategy strategy = Tag::strategy(cell.high);
+  for (int i = 0; i < words_of(strategy); ++i) words[i] = cell.words[static_cast<std::size_t>(i)];
+  if (strategy == Strategy::kSlidingWindow) {
+    RunLog log;
+    if (!grow_log(log, static_cast<std::uint32_t>(std::max<std::size_t>(cell.runs.size(), 1)))) return false;
+    log.size = static_cast<std::uint32_t>(cell.runs.size());
+    std::copy(cell.runs.begin(), cell.runs.end(), log.runs);
+    log.gone = cell.gone;
+    bool ahead = false;
+    store_log(log, Nanos{0}, words, ahead);
+    words[0] = cell.words[0];
+  } else if (strategy == Strategy::kConcurrency && !cell.holds.empty()) {
+    if (!grow_holds(words, static_cast<std::uint32_t>(cell.holds.size()))) return false;
+    for (const Hold& hold : cell.holds) core::concurrency_charge(*hold_table(words), hold);
+  }
+  return true;
+}
+
+bool sync_folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool ok = ::fsync(file) == 0;
+  ::close(file);
+  return ok;
+}
+
+}  // namespace
+
+Result<void> MemoryStore::save(const std::string& path, std::string_view meta, Nanos now) const {
+  const std::string beside = path + ".new";
+  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return io_error(beside, "cannot be written");
+  const auto give_up = [&](const char* what) {
+    const Error error = io_error(beside, what);
+    ::unlink(beside.c_str());
+    return error;
+  };
+
+  Writer out(file);
+  out.put_bytes(kMagic);
+  out.put(kVersion);
+  out.put(std::uint32_t{0});
+  out.put(seed_);
+  out.put(static_cast<std::int64_t>(now.count()));
+  out.put(std::uint64_t{meta.size()});
+  out.put_bytes(meta);
+  out.put(std::uint64_t{shard_mask_ + 1});
+  for (std::size_t i = 0; i <= shard_mask_; ++i) {
+    const Shard& shard = shards_[i];
+    {
+      const std::lock_guard guard(shard.lock);
+      out.put(std::uint64_t{shard.small.size()} + shard.large.size());
+      shard.small.for_each([&](const auto& cell) { put_cell(out, cell); });
+      shard.large.for_each([&](const auto& cell) { put_cell(out, cell); });
+    }
+    out.breathe();
+  }
+  const bool written = out.finish() && ::fsync(file) == 0;
+  const int write_errno = errno;
+  ::close(file);
+  errno = write_errno;
+  if (!written) return give_up("cannot be written");
+  if (::rename(beside.c_str(), path.c_str()) != 0) return give_up("cannot be put in place");
+  if (!sync_folder_of(path)) return io_error(path, "cannot be synced");
+  return {};
+}
+
+Result<std::size_t> MemoryStore::restore(const std::string& path, Nanos now, const AcceptMeta& accept) {
+  if (cells_.load() != 0) {
+    return Error{ErrorCode::kInvalidArgument, path + ": a snapshot must be restored before any key is seen"};
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return io_error(path, "cannot be read");
+  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) return io_error(path, "cannot be read");
+
+  if (bytes.size() < kMagic.size() + kChecksumSize) {
+    return corrupt(path, "it must be at least 24 bytes long, got " + std::to_string(bytes.size()));
+  }
+  if (std::string_view(bytes).substr(0, kMagic.size()) != kMagic)
+    return corrupt(path, "it was written by something else");
+  const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - kChecksumSize);
+  Reader header(body.substr(kMagic.size()));
+  const auto version = header.get<std::uint32_t>();
+  if (version != kVersion) {
+    return corrupt(path, "its version must be 1, got " + std::to_string(version));
+  }
+  const XXH128_hash_t sum = XXH3_128bits(body.data(), body.size());
+  Reader tail(std::string_view(bytes).substr(body.size()));
+  if (tail.get<std::uint64_t>() != sum.low64 || tail.get<std::uint64_t>() != sum.high64) {
+    return corrupt(path, "its checksum does not match: it is torn or was altered");
+  }
+  (void)header.get<std::uint32_t>();
+  const auto seed = header.get<std::uint64_t>();
+  const Nanos saved_at{header.get<std::int64_t>()};
+  const auto meta_size = header.get<std::uint64_t>();
+  const std::string_view meta = header.get_bytes(std::min(meta_size, kMaxMeta + 1));
+  const auto shards = header.get<std::uint64_t>();
+  if (!header.ok() || meta_size > kMaxMeta) return corrupt(path, "its header makes no sense");
+
+  // If the clock has been set back meanwhile, the cells must not wait for it to catch up.
+  const Nanos shift = std::max(saved_at - now, Nanos{0});
+  const auto walk = [&](Reader in, auto visit) {
+    SavedCell cell;
+    for (std::uint64_t shard = 0; shard < shards && in.ok(); ++shard) {
+      const auto cells = in.get<std::uint64_t>();
+      for (std::uint64_t i = 0; i < cells && in.ok(); ++i) {
+        get_cell(in, cell, shift);
+        if (in.ok()) visit(cell);
+      }
+    }
+    return in.ok() && in.at_end();
+  };
+  if (!walk(header, [](const SavedCell&) {})) return corrupt(path, "its cells make no sense");
+  if (auto accepted = accept(meta); !accepted) {
+    return Error{accepted.error().code, path + ": " + accepted.error().message};
+  }
+
+  seed_ = seed;
+  std::size_t restored = 0;
+  walk(header, [&](const SavedCell& cell) {
+    if (cell.words[0] < now.count()) return;  // idle by now
+    Shard& shard = shards_[cell.low & shard_mask_];
+    const std::lock_guard guard(shard.lock);
+    const Place place = place_new(shard, cell.low, cell.high, now);
+    if (place.words == nullptr) return;
+    if (!fill(cell, place.words)) reset_words(Tag::strategy(cell.high), place.words);
+    ++restored;
+  });
+  return restored;
+}
+
+}  // namespace headgate::store
