@@ -16,16 +16,16 @@
 
 namespace headgate {
 
-// What is known about one key. A bucket that refills continuously was last refilled just now, or when it became full;
-// a window, when it began.
+// What is known about one key. A bucket refills continuously, so it was last refilled just now; a window, when it
+// began. Of several limits, available and capacity are those of the tightest; the rest is the first limit's.
 struct Statistics {
   Units available = 0;
   Units capacity = 0;
   double rate = 0;  // units per second, of refill or of the window; 0: concurrency
   Nanos last_refill{0};
-  std::uint64_t total_acquired = 0;   // permits are counted by call, not by unit
-  std::uint64_t total_throttled = 0;  //
-  bool per_key = false;               // the totals are this key's (see Options::track_keys); else the whole limiter's
+  std::uint64_t total_acquired = 0;  // calls, not units
+  std::uint64_t total_throttled = 0;
+  bool per_key = false;  // the totals are this key's (see Options::track_keys); else the whole limiter's
 };
 
 // Orders and bounds a wait.

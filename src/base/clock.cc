@@ -8,7 +8,7 @@ namespace {
 Nanos steady() noexcept { return std::chrono::steady_clock::now().time_since_epoch(); }
 Nanos calendar() noexcept { return std::chrono::system_clock::now().time_since_epoch(); }
 
-constexpr std::int64_t kMeasureEvery = 100'000'000;  // nanoseconds
+constexpr Nanos kMeasureEvery = std::chrono::milliseconds{100};
 
 }  // namespace
 
@@ -23,10 +23,13 @@ SystemClock::SystemClock() noexcept : anchor_(calendar() - steady()) {}
 Nanos SystemClock::now() const noexcept { return steady() + anchor_; }
 
 Nanos SystemClock::wall(Nanos now) const noexcept {
-  const std::int64_t measured_at = measured_at_.load(std::memory_order_relaxed);
-  if (now.count() - measured_at >= kMeasureEvery) {
-    skew_.store((calendar() - this->now()).count(), std::memory_order_relaxed);
-    measured_at_.store(now.count(), std::memory_order_relaxed);
+  // A caller may ask about any instant, so it is the clock's own reading that is remembered: an instant far ahead must
+  // not put the next measurement off for ever.
+  const Nanos measured_at{measured_at_.load(std::memory_order_relaxed)};
+  if (now - measured_at >= kMeasureEvery || measured_at - now >= kMeasureEvery) {
+    const Nanos current = this->now();
+    skew_.store((calendar() - current).count(), std::memory_order_relaxed);
+    measured_at_.store(current.count(), std::memory_order_relaxed);
   }
   return now + Nanos{skew_.load(std::memory_order_relaxed)};
 }

@@ -4,5 +4,6 @@
 namespace headgate::base {
 
 __extension__ using Wide = __int128;
+__extension__ using WideUnsigned = unsigned __int128;
 
 }  // namespace headgate::base

@@ -32,6 +32,12 @@ Days days_of(Period period, local_days day) {
   return {day, day + days{1}};
 }
 
+// Whether the minute hand jumps at an instant: the offsets before and after differ by a part of an hour.
+bool splits_hour(date::sys_seconds at, const date::time_zone& zone) {
+  const auto before = zone.get_info(at - std::chrono::seconds{1}).offset;
+  return (zone.get_info(at).offset - before) % std::chrono::hours{1} != std::chrono::seconds{0};
+}
+
 // Where midnight does not exist the day begins when the clocks have gone forward; where it comes twice, at the first.
 Nanos begins(local_days day, const date::time_zone& zone) {
   return zone.to_sys(day, date::choose::earliest).time_since_epoch();
@@ -44,6 +50,8 @@ Result<Calendar> Calendar::make(Period period, const std::string& timezone) {
   calendar.period_ = period;
   try {
     calendar.zone_ = date::locate_zone(timezone);
+    // The database reads a zone's file when it is first asked; here it may still fail, and allocate.
+    (void)calendar.zone_->get_info(date::sys_seconds{});
   } catch (const std::exception&) {
     return Error{
         ErrorCode::kInvalidArgument,
@@ -58,7 +66,13 @@ Span Calendar::period_at(Nanos wall) const noexcept {
   const date::local_time<Nanos> local{wall + info.offset};
   if (period_ == Period::kHour) {
     const auto into = local - date::floor<std::chrono::hours>(local);
-    return {wall - into, wall - into + std::chrono::hours{1}};
+    Span hour{wall - into, wall - into + std::chrono::hours{1}};
+    // Compared in seconds: a zone's first and last spell reach further than nanoseconds do.
+    const date::sys_seconds start{date::floor<std::chrono::seconds>(hour.start)};
+    const date::sys_seconds end{date::floor<std::chrono::seconds>(hour.end)};
+    if (info.begin > start && splits_hour(info.begin, *zone_)) hour.start = info.begin.time_since_epoch();
+    if (info.end < end && splits_hour(info.end, *zone_)) hour.end = info.end.time_since_epoch();
+    return hour;
   }
   const Days period = days_of(period_, date::floor<days>(local));
   Span span{begins(period.first, *zone_), begins(period.next, *zone_)};

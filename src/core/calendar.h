@@ -1,5 +1,9 @@
 // Calendar periods in an IANA time zone: local midnight to local midnight, ISO weeks from Monday, daylight-saving days
-// of 23 and 25 hours included.
+// of 23 and 25 hours included. Each instant lies in one period, and the next begins where it ends.
+//
+// An hour begins where the local clock shows a full hour, and also where the clocks change by a part of an hour: Lord
+// Howe Island has one of half an hour twice a year. Clocks are known to change until 2037, as far as the system's time
+// zone files spell it out; after that each zone keeps the time it has then.
 #pragma once
 
 #include <string>

@@ -24,6 +24,7 @@ struct HoldTable {
   std::uint32_t capacity = 0;
   Units held = 0;
   Nanos next_expiry{kMaxTime};  // the earliest; no hold needs looking at before it
+  Nanos last_expiry{0};         // the latest; nothing is held from then on
 };
 
 struct ConcurrencyNumbers {
@@ -39,10 +40,12 @@ inline void remove_hold(HoldTable& table, std::uint32_t i) noexcept {
   table.holds[i] = table.holds[--table.size];
 }
 
-inline void find_next_expiry(HoldTable& table) noexcept {
+inline void find_expiries(HoldTable& table) noexcept {
   table.next_expiry = kMaxTime;
+  table.last_expiry = Nanos{0};
   for (std::uint32_t i = 0; i < table.size; ++i) {
     table.next_expiry = std::min(table.next_expiry, table.holds[i].expires_at);
+    table.last_expiry = std::max(table.last_expiry, table.holds[i].expires_at);
   }
 }
 
@@ -53,7 +56,7 @@ inline void drop_expired_holds(HoldTable& table, Nanos now) noexcept {
   for (std::uint32_t i = table.size; i-- > 0;) {
     if (table.holds[i].expires_at <= now) detail::remove_hold(table, i);
   }
-  detail::find_next_expiry(table);
+  detail::find_expiries(table);
 }
 
 namespace detail {
@@ -90,10 +93,14 @@ inline Nanos wait_for_expiry(const HoldTable& table, Units units, Nanos now) noe
     }
   }
   Outcome outcome;
-  if (held + cost > n.most) outcome.wait = detail::wait_for_expiry(table, held + cost - n.most, now);
+  if (held + cost > n.most && cost > 0) outcome.wait = detail::wait_for_expiry(table, held + cost - n.most, now);
   const Units after = outcome.fits() ? held + cost : held;
   read_room(outcome, after < n.most ? n.most - after : 0, n.burst, cost);
-  if (after > 0) outcome.reset_after = n.ttl;
+  if (outcome.fits() && cost > 0) {
+    outcome.reset_after = std::max(table.last_expiry - now, n.ttl);
+  } else if (after > 0) {
+    outcome.reset_after = table.last_expiry - now;
+  }
   return outcome;
 }
 
@@ -102,31 +109,34 @@ inline void concurrency_charge(HoldTable& table, Hold hold) noexcept {
   table.holds[table.size++] = hold;
   table.held += hold.units;
   table.next_expiry = std::min(table.next_expiry, hold.expires_at);
+  table.last_expiry = std::max(table.last_expiry, hold.expires_at);
 }
 
-// Ends the hold of that lease. False: it had ended already.
+// Ends what is held under that lease: one hold, or several where one call took the key more than once. False: it had
+// ended already.
 inline bool concurrency_release(HoldTable& table, LeaseId lease, Nanos now) noexcept {
   drop_expired_holds(table, now);
-  for (std::uint32_t i = 0; i < table.size; ++i) {
+  bool found = false;
+  for (std::uint32_t i = table.size; i-- > 0;) {
     if (table.holds[i].lease != lease) continue;
-    const bool was_next = table.holds[i].expires_at == table.next_expiry;
+    found = true;
     detail::remove_hold(table, i);
-    if (was_next) detail::find_next_expiry(table);
-    return true;
   }
-  return false;
+  if (found) detail::find_expiries(table);
+  return found;
 }
 
-// Keeps the hold for another ttl. False: it had ended already.
+// Keeps what is held under that lease for another ttl. False: it had ended already.
 inline bool concurrency_renew(HoldTable& table, LeaseId lease, Nanos ttl, Nanos now) noexcept {
   drop_expired_holds(table, now);
+  bool found = false;
   for (std::uint32_t i = 0; i < table.size; ++i) {
     if (table.holds[i].lease != lease) continue;
+    found = true;
     table.holds[i].expires_at = std::max(table.holds[i].expires_at, now + ttl);
-    detail::find_next_expiry(table);
-    return true;
   }
-  return false;
+  if (found) detail::find_expiries(table);
+  return found;
 }
 
 }  // namespace headgate::core

@@ -44,13 +44,15 @@ struct WindowNumbers {
   }
 
   Step<WindowState> step{state, {}};
-  if (state.used + cost <= n.most) {
+  if (cost == 0) {
+    step.outcome.wait = Nanos{0};
+  } else if (state.used + cost <= n.most) {
     step.outcome.wait = earliest - now;
   } else {
     step.outcome.wait = state.end - now;
   }
   if (step.outcome.fits()) step.next.used += cost;
-  step.outcome.reset_after = step.next.used > 0 ? state.end - now : Nanos{0};
+  step.outcome.reset_after = (step.next.used > 0 ? state.end : earliest) - now;
   read_room(step.outcome, step.next.used < n.most ? n.most - step.next.used : 0, n.burst, cost);
   return step;
 }

@@ -1,5 +1,6 @@
 // GCRA exactly as redis-cell computes CL.THROTTLE, its roundings included: the interval is cut to whole nanoseconds,
-// and `remaining` is counted in whole microseconds.
+// and `remaining` is counted in whole microseconds. Where redis-cell would divide by zero, an interval of less than a
+// microsecond, `remaining` is counted in nanoseconds.
 #pragma once
 
 #include "core/outcome.h"
@@ -20,16 +21,19 @@ struct GcraNumbers {
 [[nodiscard]] inline Step<GcraState> gcra(GcraState state, const GcraNumbers& n, Units cost, Nanos now) noexcept {
   const Nanos used = state.full_at > now ? state.full_at - now : Nanos{0};
   const Nanos after = used + n.interval * cost;
-  const bool fits = after <= n.tolerance;
+  const bool fits = after <= n.tolerance || cost == 0;
   const Nanos level = fits ? after : used;
 
   Step<GcraState> step;
   step.next = {now + level};
   step.outcome.wait = fits ? Nanos{0} : after - n.tolerance;
   step.outcome.reset_after = level;
-  const std::int64_t room = level < n.tolerance ? (n.tolerance - level).count() : 0;
+  // Counted to the limit itself: rounding the burst allowance too would move the limit.
+  const Nanos to_limit = n.tolerance - n.interval * n.burst;
+  const std::int64_t room = level < to_limit ? (to_limit - level).count() : 0;
   const std::int64_t micros = n.interval.count() / 1000;
-  read_room(step.outcome, micros > 0 ? room / 1000 / micros : room / n.interval.count(), n.burst, cost);
+  step.outcome.remaining = micros > 0 ? room / 1000 / micros : room / n.interval.count();
+  step.outcome.burst = fits && cost > 0 && level > to_limit;
   return step;
 }
 

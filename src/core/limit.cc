@@ -14,6 +14,8 @@ using core::kLongestSpan;
 
 constexpr Units kMostUnits = Units{1} << 52;  // 4.5e15: sums of two are exact everywhere, in doubles and scripts too
 constexpr Nanos kShortestSpan = std::chrono::milliseconds{1};
+// What Rate::per_second needs to keep billionths. A bucket's time to refill is bounded on its own.
+constexpr Nanos kLongestRate = std::chrono::seconds{1'000'000'000};
 
 Error out_of_range(const char* field, const std::string& range, const std::string& got) {
   return {ErrorCode::kInvalidArgument, std::string(field) + " must be " + range + ", got " + got};
@@ -31,19 +33,25 @@ class Checks {
     if (value >= kShortestSpan && value <= kLongestSpan) return;
     complain(out_of_range(field, "between 1ms and 10y", base::format_duration(value)));
   }
-  void burst(Units value, Units limit) {
+  void burst(Units value, const char* field, Units limit, Units least = 1, Units most = kMostUnits) {
     units("burst_allowance", value, 0);
-    if (!failed_) units("limit plus burst_allowance", limit + value, 1);
+    if (!failed_) units((std::string(field) + " plus burst_allowance").c_str(), limit + value, least, most);
   }
   void rate(const char* field, Rate rate) {
     if (rate.units <= 0 || rate.per <= Nanos{0}) {
       complain(out_of_range(field, "above 0 and finite", base::format_rate(rate)));
-    } else if (rate.units > kMostUnits || rate.per > kLongestSpan) {
-      complain(out_of_range(field, "at most " + std::to_string(kMostUnits) + " units per at most 10y",
+    } else if (rate.units > kMostUnits || rate.per > kLongestRate) {
+      complain(out_of_range(field, "at most " + std::to_string(kMostUnits) + " units per at most 1000000000s",
                             base::format_rate(rate)));
     } else if (rate.units > rate.per.count()) {
       complain(out_of_range(field, "at most one unit per nanosecond", base::format_rate(rate)));
     }
+  }
+  // REQUIRES: the numbers have passed their own checks.
+  void refills(const char* field, Rate rate, Units capacity, Units burst) {
+    if (core::bucket_numbers(rate, capacity, burst)) return;
+    complain(out_of_range(field, "small enough to refill within 10y",
+                          std::to_string(capacity + burst) + " units at " + base::format_rate(rate)));
   }
   void complain(Error error) {
     if (!failed_) error_ = std::move(error);
@@ -105,18 +113,18 @@ Rate Rate::per_second(double units) noexcept {
   if (units == std::floor(units)) return {static_cast<Units>(units), std::chrono::seconds{1}};
   const auto billionths = static_cast<std::int64_t>(std::llround(units * 1e9));
   const std::int64_t common = std::gcd(billionths, kBillion);
-  return {billionths / common, std::chrono::seconds{kBillion / common}};
+  Rate rate{billionths / common, std::chrono::seconds{kBillion / common}};
+  // Past four million units a second a double has no billionths to keep; halving both keeps all that it has.
+  while (rate.units > kMostUnits) rate = {(rate.units + 1) / 2, rate.per / 2};
+  return rate;
 }
 
 Result<Limit> Limit::token_bucket(const TokenBucket& p) {
   Checks checks;
   checks.units("capacity", p.capacity, 1);
   checks.rate("refill_rate", p.refill_rate);
-  checks.burst(p.burst_allowance, p.capacity);
-  if (!checks.failed()) {
-    auto numbers = core::bucket_numbers(p.refill_rate, p.capacity, p.burst_allowance);
-    if (!numbers) checks.complain(std::move(numbers).error());
-  }
+  checks.burst(p.burst_allowance, "capacity", p.capacity);
+  if (!checks.failed()) checks.refills("capacity", p.refill_rate, p.capacity, p.burst_allowance);
   if (checks.failed()) return std::move(checks).error();
   return Limit{Strategy::kTokenBucket, p.capacity, p.burst_allowance, p.refill_rate};
 }
@@ -126,14 +134,11 @@ Result<Limit> Limit::gcra(const Gcra& p) {
   checks.units("max_burst", p.max_burst, 0, kMostUnits - 1);
   checks.units("count", p.count, 1);
   checks.span("period", p.period);
-  checks.burst(p.burst_allowance, p.max_burst + 1);
+  checks.burst(p.burst_allowance, "max_burst", p.max_burst, 0, kMostUnits - 1);
   if (!checks.failed() && p.count > p.period.count()) {
     checks.complain(out_of_range("count", "at most one per nanosecond of the period", std::to_string(p.count)));
   }
-  if (!checks.failed()) {
-    auto numbers = core::bucket_numbers({p.count, p.period}, p.max_burst + 1, p.burst_allowance);
-    if (!numbers) checks.complain(std::move(numbers).error());
-  }
+  if (!checks.failed()) checks.refills("max_burst", {p.count, p.period}, p.max_burst + 1, p.burst_allowance);
   if (checks.failed()) return std::move(checks).error();
   return Limit{Strategy::kGcra, p.max_burst + 1, p.burst_allowance, {p.count, p.period}};
 }
@@ -142,7 +147,7 @@ Result<Limit> Limit::window_of(Strategy strategy, const Window& p) {
   Checks checks;
   checks.units("limit", p.limit, 1);
   checks.span("window", p.window);
-  checks.burst(p.burst_allowance, p.limit);
+  checks.burst(p.burst_allowance, "limit", p.limit);
   if (checks.failed()) return std::move(checks).error();
   return Limit{strategy, p.limit, p.burst_allowance, {p.limit, p.window}};
 }
@@ -155,10 +160,7 @@ Result<Limit> Limit::leaky_bucket(const LeakyBucket& p) {
   Checks checks;
   checks.rate("rate", p.rate);
   checks.units("queue", p.queue, 0, kMostUnits - 1);
-  if (!checks.failed()) {
-    auto numbers = core::bucket_numbers(p.rate, p.queue + 1, 0);
-    if (!numbers) checks.complain(std::move(numbers).error());
-  }
+  if (!checks.failed()) checks.refills("queue", p.rate, p.queue + 1, 0);
   if (checks.failed()) return std::move(checks).error();
   return Limit{Strategy::kLeakyBucket, p.queue + 1, 0, p.rate};
 }
@@ -176,7 +178,7 @@ Result<Limit> Limit::concurrency(const Concurrency& p) {
 Result<Limit> Limit::quota(const Quota& p) {
   Checks checks;
   checks.units("limit", p.limit, 1);
-  checks.burst(p.burst_allowance, p.limit);
+  checks.burst(p.burst_allowance, "limit", p.limit);
   if (p.period > Period::kYear) {
     checks.complain(
         out_of_range("period", "hour, day, week, month or year", std::to_string(static_cast<int>(p.period))));
@@ -225,11 +227,11 @@ Result<BucketNumbers> bucket_numbers(Rate rate, Units capacity, Units burst) {
   n.whole = unit / n.den;
   n.part = unit % n.den;
   n.burst = burst;
-  n.reciprocal = ~std::uint64_t{0} / static_cast<std::uint64_t>(n.whole);
+  n.by_whole = detail::Divisor(n.whole);
   const base::Wide fill = base::Wide{unit} * (capacity + burst);
   if (fill / n.den > kLongestSpan.count()) {
-    return Error{ErrorCode::kInvalidArgument, "capacity must refill within 10y at the given rate, got " +
-                                                  std::to_string(capacity + burst) + " at " + base::format_rate(rate)};
+    return out_of_range("capacity", "small enough to refill within 10y",
+                        std::to_string(capacity + burst) + " units at " + base::format_rate(rate));
   }
   n.fill = static_cast<std::int64_t>(fill / n.den);
   n.fill_part = static_cast<std::int64_t>(fill % n.den);

@@ -17,7 +17,7 @@ struct Outcome {
   [[nodiscard]] constexpr bool fits() const noexcept { return wait == Nanos{0}; }
 };
 
-// `next` is the state after the charge; a caller keeps it only if the outcome fits.
+// `next` is the state after the charge; a caller keeps it only if the outcome fits. A cost of 0 always fits.
 template <class State>
 struct Step {
   State next;

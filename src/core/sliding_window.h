@@ -20,6 +20,10 @@ struct Run {
 // errs towards denying and never admits more than the limit. Up to this limit every window is exact.
 inline constexpr std::uint32_t kMaxRuns = 1U << 20;
 
+// The most units that one cell keeps account of. Only reservations far ahead of a huge limit get there; one more is
+// judged to fit decades later, which is longer than any caller may wait.
+inline constexpr Units kMaxLogged = Units{1} << 61;
+
 // The ring's memory belongs to the store; this is a view of it and the counts beside it.
 struct RunLog {
   Run* runs = nullptr;
@@ -86,23 +90,22 @@ inline void drop_oldest(RunLog& log, std::uint32_t count) noexcept {
     now = log.seen = std::max(now, log.seen);
   }
   // An instant t leaves the window at t + window: intervals are half open.
-  if (log.size > 0) {
-    if (log.newest().at + n.window <= now) {
-      detail::drop_oldest(log, log.size);
-    } else {
-      detail::drop_oldest(log, detail::first_run(log, [&](const Run& run) { return run.at + n.window > now; }));
-    }
+  if (log.size > 0 && log.run(0).at + n.window <= now) {
+    const bool all = log.newest().at + n.window <= now;
+    const auto inside = [&](const Run& run) { return run.at + n.window > now; };
+    detail::drop_oldest(log, all ? log.size : detail::first_run(log, inside));
   }
 
   Outcome outcome;
   const Units used = log.used();
-  if (used + cost > n.most) {
+  if (used + cost > n.most && cost > 0) {
     const Units enough = log.gone + (used + cost - n.most);
     const std::uint32_t last = detail::first_run(log, [&](const Run& run) { return run.total >= enough; });
     outcome.wait = log.run(last).at + n.window - asked;
   }
   // Whoever comes after a reservation queues behind it.
   if (log.ahead && cost > 0) outcome.wait = std::max(outcome.wait, log.newest().at - asked);
+  if (used + cost > kMaxLogged) outcome.wait = std::max(outcome.wait, kMaxTime / 4);
   const Units after = outcome.fits() ? used + cost : used;
   read_room(outcome, after < n.most ? n.most - after : 0, n.burst, cost);
   if (after > 0) {
@@ -119,7 +122,14 @@ inline void drop_oldest(RunLog& log, std::uint32_t count) noexcept {
 
 // REQUIRES: the cost was judged to fit at `at`, cost > 0, and the ring has room unless it has kMaxRuns.
 inline void sliding_window_charge(RunLog& log, Units cost, Nanos at, bool ahead) noexcept {
-  if (!ahead) at = std::max(at, log.seen);
+  at = std::max(at, log.seen);  // the runs stay in order though the clock may have gone back
+  if (log.size == 0) {
+    log.gone = 0;
+  } else if (log.newest().total > kMaxLogged) {
+    // The running totals start again before they overflow.
+    for (std::uint32_t i = 0; i < log.size; ++i) log.run(i).total -= log.gone;
+    log.gone = 0;
+  }
   const Units total = (log.size == 0 ? log.gone : log.newest().total) + cost;
   const bool same_instant = log.size > 0 && log.newest().at == at;
   if (!same_instant && log.size < log.capacity) ++log.size;

@@ -56,7 +56,9 @@ inline std::int64_t counter_fits_after(Units previous, Units current, Units budg
 
   Step<CounterState> step{state, {}};
   const std::int64_t fits_after = detail::counter_fits_after(state.previous, state.current, n.most - cost, window);
-  if (fits_after > elapsed) {
+  if (cost == 0) {
+    step.outcome.wait = Nanos{0};
+  } else if (fits_after > elapsed) {
     step.outcome.wait = Nanos{fits_after - elapsed} + (now - asked);
   } else if (state.ahead) {
     step.outcome.wait = now - asked;
@@ -70,6 +72,8 @@ inline std::int64_t counter_fits_after(Units previous, Units current, Units budg
     step.outcome.reset_after = state.start + 2 * n.window - asked;
   } else if (state.previous > 0) {
     step.outcome.reset_after = state.start + n.window - asked;
+  } else if (state.ahead) {
+    step.outcome.reset_after = now - asked;
   }
   return step;
 }

@@ -5,6 +5,8 @@
 // rounded: 3 units per second yield exactly 3,000,000 units in a million seconds.
 #pragma once
 
+#include <bit>
+
 #include "base/wide.h"
 #include "core/outcome.h"
 
@@ -15,6 +17,30 @@ struct BucketState {
   std::int64_t carry = 0;  // full_at lies carry/den of a nanosecond later
 };
 
+namespace detail {
+
+// x / y without a division instruction, which costs more than the rest of a check: the high half of x times a
+// reciprocal that is rounded up by less than y in 2^(60 + shift), exact for 0 <= x < 2^59.
+struct Divisor {
+  std::uint64_t reciprocal = 0;
+  std::uint32_t shift = 0;
+
+  Divisor() = default;
+  // REQUIRES: 1 <= y < 2^59.
+  explicit Divisor(std::int64_t y) noexcept
+      : shift(static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(y - 1)))) {
+    const auto divisor = static_cast<base::WideUnsigned>(y);
+    reciprocal = static_cast<std::uint64_t>(((base::WideUnsigned{1} << (60 + shift)) + divisor - 1) / divisor);
+  }
+};
+[[nodiscard]] inline std::int64_t divide(std::int64_t x, const Divisor& by) noexcept {
+  const auto scaled = static_cast<std::uint64_t>(x) << 4;
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>((base::WideUnsigned{scaled} * by.reciprocal) >> 64) >>
+                                   by.shift);
+}
+
+}  // namespace detail
+
 struct BucketNumbers {
   std::int64_t whole = 0;      // nanoseconds to refill one unit ...
   std::int64_t part = 0;       // ... and part/den of another
@@ -22,17 +48,10 @@ struct BucketNumbers {
   std::int64_t fill = 0;       // nanoseconds to refill the whole bucket, burst allowance included ...
   std::int64_t fill_part = 0;  // ... and fill_part/den of another
   Units burst = 0;
-  std::uint64_t reciprocal = 0;  // of whole, for divide()
+  detail::Divisor by_whole;  // divides by `whole`
 };
 
 namespace detail {
-
-// x / y for x >= 0 with reciprocal = (2^64 - 1) / y: a division instruction costs more than the rest of a check.
-inline std::int64_t divide(std::int64_t x, std::int64_t y, std::uint64_t reciprocal) noexcept {
-  __extension__ using Product = unsigned __int128;
-  const auto q = static_cast<std::int64_t>((Product{static_cast<std::uint64_t>(x)} * reciprocal) >> 64);
-  return x - q * y >= y ? q + 1 : q;  // the product falls short by less than one
-}
 
 using base::Wide;
 
@@ -46,7 +65,7 @@ inline Step<BucketState> token_bucket_wide(BucketState state, const BucketNumber
 
   Step<BucketState> step{state, {}};
   const auto whole_nanos_up = [&](Wide x) { return Nanos{static_cast<std::int64_t>((x + n.den - 1) / n.den)}; };
-  if (after <= fill) {
+  if (after <= fill || cost == 0) {
     step.next = {now + Nanos{static_cast<std::int64_t>(after / n.den)}, static_cast<std::int64_t>(after % n.den)};
     used = after;
   } else {
@@ -65,14 +84,14 @@ inline Step<BucketState> token_bucket_wide(BucketState state, const BucketNumber
                                                           Nanos now) noexcept {
   const std::int64_t used = state.full_at > now ? (state.full_at - now).count() : 0;
   const std::int64_t after = used + cost * n.whole;
-  const bool fits = after <= n.fill;
+  const bool fits = after <= n.fill || cost == 0;
   const std::int64_t level = fits ? after : used;
 
   Step<BucketState> step;
   step.next = {now + Nanos{level}, 0};
   step.outcome.wait = Nanos{fits ? 0 : after - n.fill};
   step.outcome.reset_after = Nanos{level};
-  const Units room = level < n.fill ? detail::divide(n.fill - level, n.whole, n.reciprocal) : 0;
+  const Units room = level < n.fill ? detail::divide(n.fill - level, n.by_whole) : 0;
   read_room(step.outcome, room, n.burst, cost);
   return step;
 }

@@ -23,7 +23,11 @@ constexpr std::size_t kMaxLimits = 8;
 constexpr std::size_t kBatch = 32;  // keys whose memory is fetched ahead together
 static_assert(kMaxKeysPerCall == store::kMaxCharges);
 
-Nanos clamp(Nanos now) noexcept { return std::clamp(now, Nanos{0}, kMaxTime); }
+// By value: std::clamp chooses between addresses, and so sends the instant through memory.
+Nanos clamp(Nanos now) noexcept {
+  if (now < Nanos{0}) return Nanos{0};
+  return now > kMaxTime ? kMaxTime : now;
+}
 
 Decision refused(Verdict verdict, Reason reason) noexcept {
   Decision decision;
@@ -88,8 +92,8 @@ struct MemoryLimiter::Impl {
                }}),
         follows_wall(limits.has(Strategy::kFixedWindow) || limits.has(Strategy::kQuota)),
         holds(limits.has(Strategy::kConcurrency)),
-        only_bucket(limits.size() == 1 && limits.has(Strategy::kTokenBucket) && !options.track_keys_ ? &limits.live(0)
-                                                                                                     : nullptr),
+        only_limit(limits.size() == 1 && !options.track_keys_ ? &limits.live(0) : nullptr),
+        only_bucket(limits.has(Strategy::kTokenBucket) ? only_limit : nullptr),
         next_lease(base::random_seed() >> 8) {}
 
   [[nodiscard]] Nanos wall(Nanos now) const noexcept { return follows_wall ? clamp(clock.wall(now)) : now; }
@@ -105,6 +109,7 @@ struct MemoryLimiter::Impl {
   struct How {
     Effect effect = Effect::kCharge;
     Nanos patience{0};
+    Nanos* charged_after = nullptr;  // where to say how far ahead a reservation was charged
   };
 
   // Where every call about one key ends.
@@ -117,12 +122,14 @@ struct MemoryLimiter::Impl {
       const Charge charge{key, &limits.live(0), permits, name, true};
       Outcome outcome;
       const Applied applied = store.apply({&charge, 1}, ask, {&outcome, 1});
+      if (how.charged_after != nullptr) *how.charged_after = applied.wait;
       return decide(applied, &outcome, 1, ask);
     }
     std::array<Charge, kMaxLimits> charges;
     std::array<Outcome, kMaxLimits> outcomes;
     const std::size_t count = plan(key, name, permits, charges.data());
     const Applied applied = store.apply({charges.data(), count}, ask, outcomes);
+    if (how.charged_after != nullptr) *how.charged_after = applied.wait;
     return decide(applied, outcomes.data(), count, ask);
   }
 
@@ -143,7 +150,7 @@ struct MemoryLimiter::Impl {
     store::BucketAnswer answer;
     if (!queue.empty_approx() || only_bucket == nullptr || !store.try_bucket(hash, *only_bucket, permits, now, answer))
         [[unlikely]] {
-      return take_any(now, hash, key, permits);
+      return take_one(now, hash, key, permits);
     }
     const bool fits = answer.wait == Nanos{0};
     return Decision{fits ? Verdict::kAllowed : Verdict::kNotYet,
@@ -156,7 +163,17 @@ struct MemoryLimiter::Impl {
                     answer.reset_after,
                     0};
   }
-  [[gnu::noinline]] Decision take_any(Nanos now, Hash128 hash, std::string_view key, Units permits) noexcept {
+  // Any single limit on a cell that exists; all else is a plan.
+  [[gnu::noinline]] Decision take_one(Nanos now, Hash128 hash, std::string_view key, Units permits) noexcept {
+    if (only_limit == nullptr || !queue.empty_approx()) return take_any(now, key, permits);
+    const LeaseId lease = holds ? next_lease.fetch_add(1, std::memory_order_relaxed) : 0;
+    bool done = false;
+    const Outcome outcome = store.try_one(hash, *only_limit, permits, wall(now), lease, done);
+    if (!done) return take_any(now, key, permits);
+    return decide({outcome.wait}, &outcome, 1, {.lease = lease});
+  }
+  [[gnu::noinline]] Decision take_any(Nanos now, std::string_view key, Units permits) noexcept {
+    const Hash128 hash = store.hash(key);
     if (would_overtake(hash)) return behind_the_queue(now, hash, key, permits);
     return run(now, hash, key, permits, {.effect = Effect::kCharge});
   }
@@ -167,7 +184,8 @@ struct MemoryLimiter::Impl {
   WaitQueue queue;
   bool follows_wall;
   bool holds;
-  const LiveLimit* only_bucket;  // the limit if it is a token bucket, alone and not tracked; see take()
+  const LiveLimit* only_limit;   // the limit if it is alone and keys are not tracked
+  const LiveLimit* only_bucket;  // the same, if it is a token bucket
   std::atomic<LeaseId> next_lease;
 };
 
@@ -192,10 +210,11 @@ MemoryLimiter::MemoryLimiter(std::unique_ptr<Impl> impl) noexcept : impl_(std::m
 MemoryLimiter::~MemoryLimiter() = default;
 
 Decision MemoryLimiter::try_acquire(std::string_view key, Units permits) noexcept {
-  return impl_->take(impl_->clock.now(), impl_->store.hash(key), key, permits);
+  return try_acquire_at(impl_->clock.now(), key, permits);
 }
 
-Decision MemoryLimiter::try_acquire_at(Nanos now, std::string_view key, Units permits) noexcept {
+// Flattened so that the hash is inlined here, and only here, where a call's saved registers would be felt.
+[[gnu::flatten]] Decision MemoryLimiter::try_acquire_at(Nanos now, std::string_view key, Units permits) noexcept {
   return impl_->take(clamp(now), impl_->store.hash(key), key, permits);
 }
 
@@ -289,16 +308,15 @@ Reservation MemoryLimiter::reserve_at(Nanos now, std::string_view key, Units per
     return reservation;
   }
   const Nanos patience = std::clamp(max_wait, Nanos{0}, core::kLongestSpan);
-  reservation.decision_ = impl_->run(now, hash, key, permits, {Effect::kReserve, patience});
+  Nanos ahead{0};
+  reservation.decision_ = impl_->run(now, hash, key, permits, {Effect::kReserve, patience, &ahead});
   if (reservation.ok() && permits > 0) {
     reservation.limiter_ = this;
     reservation.low_ = hash.low;
     reservation.high_ = hash.high;
     reservation.permits_ = permits;
-    // A leaky bucket's delay is its own; what was reserved ahead is the rest, and both were charged at the same
-    // instant.
-    reservation.at_ = now + reservation.decision_.delay;
-    reservation.wall_at_ = impl_->wall(now) + reservation.decision_.delay;
+    reservation.at_ = now + ahead;
+    reservation.wall_at_ = impl_->wall(now) + ahead;
   }
   return reservation;
 }
@@ -382,25 +400,23 @@ Statistics MemoryLimiter::statistics_at(Nanos now, std::string_view key) const {
   Statistics statistics;
   statistics.available = decision.remaining;
   statistics.capacity = decision.limit;
+  Nanos per = limit.rate().per;
   switch (limit.strategy()) {
     case Strategy::kTokenBucket:
     case Strategy::kGcra:
     case Strategy::kLeakyBucket: statistics.last_refill = now; break;
     case Strategy::kSlidingWindow:
-    case Strategy::kSlidingWindowCounter: statistics.last_refill = now - std::min(now, limit.window()); break;
+    case Strategy::kSlidingWindowCounter: statistics.last_refill = now - std::min(now, per); break;
     case Strategy::kFixedWindow:
-    case Strategy::kQuota:
-      statistics.last_refill = core::compile(limit).numbers.window.span_at(impl_->wall(now)).start;
+    case Strategy::kQuota: {
+      const core::Span span = core::compile(limit).numbers.window.span_at(impl_->wall(now));
+      statistics.last_refill = span.start;
+      per = span.end - span.start;
       break;
-    case Strategy::kConcurrency: break;
+    }
+    case Strategy::kConcurrency: per = Nanos{0}; break;
   }
-  const Nanos per = limit.strategy() == Strategy::kQuota
-                        ? [&] {
-                            const core::Span span = core::compile(limit).numbers.window.span_at(impl_->wall(now));
-                            return span.end - span.start;
-                          }()
-                        : limit.rate().per;
-  if (limit.strategy() != Strategy::kConcurrency) {
+  if (per > Nanos{0}) {
     statistics.rate = static_cast<double>(limit.rate().units) / std::chrono::duration<double>(per).count();
   }
   if (const auto record = impl_->store.record(impl_->store.hash(key))) {

@@ -11,6 +11,7 @@ Error bad(std::string message) { return {ErrorCode::kInvalidArgument, std::move(
 // Makes a limit from the numbers that every strategy shares.
 Result<Limit> rebuild(Strategy strategy, Units limit, Units burst, Rate rate, Period period,
                       const std::string& timezone) {
+  if (limit < 1) return bad("limit must be at least 1, got " + std::to_string(limit));
   switch (strategy) {
     case Strategy::kTokenBucket: return Limit::token_bucket({limit, rate, burst});
     case Strategy::kGcra: return Limit::gcra({limit - 1, rate.units, rate.per, burst});
@@ -120,11 +121,23 @@ Result<void> SavedLimits::read(store::MemoryStore& store, std::string_view text)
     entry.versions.push_back({*rebuilt, static_cast<OnChange>(how)});
   }
   for (std::size_t i = 0; i < saved.size(); ++i) {
-    Entry& entry = saved[i];
-    if (entry.versions.empty() || entry.versions.size() > store::LiveLimit::kGenerations) {
+    const Entry& entry = saved[i];
+    if (entry.versions.empty()) {
       return bad("the snapshot must be of a limiter with " + std::to_string(entries_.size()) +
                  " limits, got none for limit " + std::to_string(i));
     }
+    // All that a live limit remembers, no more and no less: it would look for the rest.
+    const std::uint64_t remembered =
+        std::min<std::uint64_t>(std::uint64_t{entry.generation} + 1, store::LiveLimit::kGenerations);
+    if (entry.versions.size() != remembered) {
+      return Error{ErrorCode::kCorrupt, "limit " + std::to_string(i) + " in the snapshot must have " +
+                                            std::to_string(remembered) + " versions, got " +
+                                            std::to_string(entry.versions.size())};
+    }
+  }
+
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    const Entry& entry = saved[i];
     const Limit wanted = entries_[i].versions.back().limit;
     const auto oldest = static_cast<std::uint32_t>(entry.generation + 1 - entry.versions.size());
     std::vector<store::LiveLimit::Entry> past;

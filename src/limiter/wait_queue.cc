@@ -1,9 +1,13 @@
 #include "limiter/wait_queue.h"
 
+#include <algorithm>
 #include <system_error>
 
 namespace headgate {
 namespace {
+
+// The machine's two clocks are read one after the other, so they differ a little each time.
+constexpr Nanos kWallNoise = std::chrono::milliseconds{1};
 
 Decision ended(Decision decision, Reason reason) {
   decision.verdict = Verdict::kNotYet;
@@ -11,9 +15,22 @@ Decision ended(Decision decision, Reason reason) {
   return decision;
 }
 
+// Whether waiting would not change the answer, or nobody could say when. Where the store has no room for a new key,
+// no instant is known at which to try again.
+bool is_final(const Decision& decision) {
+  return decision.verdict != Verdict::kNotYet || decision.reason == Reason::kTooManyKeys;
+}
+
+// A retry at this very instant would spin.
+Nanos retry_at(Nanos now, const Decision& decision) { return now + std::max(decision.retry_after, Nanos{1}); }
+
 }  // namespace
 
-WaitQueue::WaitQueue(Config config) : config_(std::move(config)) { config_.clock->subscribe(this); }
+WaitQueue::WaitQueue(Config config) : config_(std::move(config)) {
+  const Nanos at = now();
+  wall_skew_ = config_.clock->wall(at) - at;
+  config_.clock->subscribe(this);
+}
 
 WaitQueue::~WaitQueue() {
   config_.clock->unsubscribe(this);
@@ -23,7 +40,19 @@ WaitQueue::~WaitQueue() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
-  for (auto& [id, entry] : entries_) entry->waiter.done(ended({}, Reason::kCancelled));
+  // Callbacks may call the queue, so they find it empty already.
+  std::vector<Finished> finished;
+  {
+    const std::lock_guard guard(mutex_);
+    for (auto& [id, entry] : entries_) finished.push_back(finish(entry->waiter, ended({}, Reason::kCancelled)));
+    entries_.clear();
+    lines_.clear();
+    retries_.clear();
+    deadlines_.clear();
+    waiting_ = 0;
+    present_ = 0;
+  }
+  for (const Finished& each : finished) each.done(each.decision);
 }
 
 bool WaitQueue::has_waiters(const base::Hash128& key) const {
@@ -33,33 +62,36 @@ bool WaitQueue::has_waiters(const base::Hash128& key) const {
 
 WaitId WaitQueue::add(Waiter waiter) {
   std::unique_lock lock(mutex_);
-  const Nanos now = config_.clock->now();
+  // Counted before it is tried: room that comes right after the attempt failed is then announced by kick(), which waits
+  // for this lock.
+  present_.fetch_add(1);
+  const auto answer = [&](const Decision& decision) {
+    present_.fetch_sub(1);
+    const Finished finished = finish(waiter, decision);
+    lock.unlock();
+    finished.done(decision);
+    return WaitId{0};
+  };
+  if (stopping_) return answer(ended({}, Reason::kCancelled));
+
+  const Nanos now = this->now();
+  waiter.deadline = std::min(waiter.deadline, kMaxTime);
   auto line = lines_.find(waiter.key);
   const bool goes_first = line == lines_.end() || (*line->second.entries.begin())->waiter.priority < waiter.priority;
   Decision decision;
-  if (goes_first) {
+  if (goes_first || waiter.permits == 0) {
     decision = config_.attempt(waiter, now);
-    const bool hopeless = decision.verdict == Verdict::kNever ||
-                          (!config_.room_may_come_early && now + decision.retry_after > waiter.deadline) ||
-                          waiter.deadline <= now;
-    if (decision.allowed() || hopeless) {
-      lock.unlock();
-      waiter.done(decision);
-      return 0;
-    }
+    const bool too_late = !config_.room_may_come_early && now + decision.retry_after > waiter.deadline;
+    if (is_final(decision) || too_late || waiter.deadline <= now) return answer(decision);
   }
-  if (entries_.size() >= config_.max_waiters || waiter.deadline <= now) {
-    lock.unlock();
-    waiter.done(ended(decision, waiter.deadline <= now ? Reason::kLimited : Reason::kQueueFull));
-    return 0;
-  }
+  if (waiter.deadline <= now) return answer(ended(decision, Reason::kLimited));
+  if (entries_.size() >= config_.max_waiters) return answer(ended(decision, Reason::kQueueFull));
   try {
     start_thread();
   } catch (const std::system_error&) {  // no thread to serve the wait: as good as a full queue
-    lock.unlock();
-    waiter.done(ended(decision, Reason::kQueueFull));
-    return 0;
+    return answer(ended(decision, Reason::kQueueFull));
   }
+
   const WaitId id = ++last_id_;
   auto owned = std::make_unique<Entry>(Entry{std::move(waiter), id});
   Entry* entry = owned.get();
@@ -68,23 +100,22 @@ WaitId WaitQueue::add(Waiter waiter) {
   line = lines_.try_emplace(entry->waiter.key).first;
   line->second.entries.insert(entry);
   waiting_.fetch_add(1);
-  if (goes_first) set_retry(line, now + decision.retry_after);
-  lock.unlock();
-  wake_.notify_all();
+  if (goes_first) set_retry(line, retry_at(now, decision));
+  wake_.notify_all();  // under the lock: whoever sees this wait may end the queue as soon as it is let go
   return id;
 }
 
 bool WaitQueue::cancel(WaitId id) {
-  Done done;
+  Finished finished;
   {
     const std::lock_guard guard(mutex_);
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;
-    done = std::move(found->second->waiter.done);
+    finished = finish(found->second->waiter, ended({}, Reason::kCancelled));
     remove(found->second.get());
   }
   wake_.notify_all();
-  done(ended({}, Reason::kCancelled));
+  finished.done(finished.decision);
   return true;
 }
 
@@ -93,11 +124,15 @@ Nanos WaitQueue::poll() {
   Nanos next;
   {
     const std::lock_guard guard(mutex_);
-    const Nanos now = config_.clock->now();
-    while (!retries_.empty() && retries_.begin()->at <= now) {
-      serve(lines_.find(retries_.begin()->key), now, finished);
+    const Nanos now = this->now();
+    notice_wall_step(now);
+    for (;;) {
+      while (!retries_.empty() && retries_.begin()->at <= now) {
+        serve(lines_.find(retries_.begin()->key), now, finished);
+      }
+      if (deadlines_.empty() || deadlines_.begin()->first > now) break;
+      expire_first(finished);  // whoever stood behind may have its turn at this very instant
     }
-    expire(now, finished);
     next = next_due();
   }
   for (const Finished& each : finished) each.done(each.decision);
@@ -134,8 +169,14 @@ void WaitQueue::start_thread() {
 void WaitQueue::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
+    if (entries_.empty()) {
+      wake_.wait(lock);
+      continue;
+    }
+    const Nanos now = this->now();
+    notice_wall_step(now);
     const Nanos due = next_due();
-    if (due <= config_.clock->now()) {
+    if (due <= now) {
       lock.unlock();
       poll();
       lock.lock();
@@ -145,29 +186,47 @@ void WaitQueue::run() {
   }
 }
 
+Nanos WaitQueue::now() const noexcept { return std::clamp(config_.clock->now(), Nanos{0}, kMaxTime); }
+
 void WaitQueue::serve(Lines::iterator line, Nanos now, std::vector<Finished>& finished) {
   for (;;) {
     Entry* first = *line->second.entries.begin();
     const Decision decision = config_.attempt(first->waiter, now);
-    if (decision.verdict == Verdict::kNotYet && first->waiter.deadline > now) {
-      // A retry at this very instant would spin.
-      set_retry(line, now + std::max(decision.retry_after, Nanos{1}));
+    const bool final = is_final(decision);
+    if (!final && first->waiter.deadline > now) {
+      set_retry(line, retry_at(now, decision));
       return;
     }
     const bool last = line->second.entries.size() == 1;
-    finished.push_back({std::move(first->waiter.done),
-                        decision.verdict == Verdict::kNotYet ? ended(decision, Reason::kTimedOut) : decision});
+    finished.push_back(finish(first->waiter, final ? decision : ended(decision, Reason::kTimedOut)));
     remove(first);
     if (last) return;
   }
 }
 
-void WaitQueue::expire(Nanos now, std::vector<Finished>& finished) {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    Entry* entry = entries_.at(deadlines_.begin()->second).get();
-    finished.push_back({std::move(entry->waiter.done), ended({}, Reason::kTimedOut)});
-    remove(entry);
+WaitQueue::Finished WaitQueue::finish(Waiter& waiter, const Decision& decision) const {
+  if (config_.settled) config_.settled(waiter, decision.allowed());
+  return {std::move(waiter.done), decision};
+}
+
+// The first of a line is tried once more, at its deadline; it is the only one for whom there could be room.
+void WaitQueue::expire_first(std::vector<Finished>& finished) {
+  Entry* entry = entries_.at(deadlines_.begin()->second).get();
+  const auto line = lines_.find(entry->waiter.key);
+  if (*line->second.entries.begin() == entry) {
+    set_retry(line, Nanos{0});
+    return;
   }
+  finished.push_back(finish(entry->waiter, ended({}, Reason::kTimedOut)));
+  remove(entry);
+}
+
+// Limits that follow the calendar have room sooner or later than they said once somebody has set the wall clock.
+void WaitQueue::notice_wall_step(Nanos now) {
+  const Nanos skew = config_.clock->wall(now) - now;
+  if (std::chrono::abs(skew - wall_skew_) <= kWallNoise) return;
+  wall_skew_ = skew;
+  for (auto line = lines_.begin(); line != lines_.end(); ++line) set_retry(line, Nanos{0});
 }
 
 void WaitQueue::set_retry(Lines::iterator line, Nanos at) {
@@ -189,11 +248,12 @@ void WaitQueue::remove(Entry* entry) {
   deadlines_.erase({entry->waiter.deadline, entry->id});
   entries_.erase(entry->id);
   waiting_.fetch_sub(1);
+  present_.fetch_sub(1);
 }
 
 Nanos WaitQueue::next_due() const {
   Nanos next = kMaxTime;
-  if (!retries_.empty()) next = retries_.begin()->at;
+  if (!retries_.empty()) next = std::min(next, retries_.begin()->at);
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   return next;
 }

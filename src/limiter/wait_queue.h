@@ -1,17 +1,19 @@
 // Those who wait for permits: per key in order of priority, then arrival.
 //
-// Only the first of a key is ever tried; whoever is behind it waits for it. Safe for concurrent use. Callbacks run
-// without the lock, from the serving thread, poll(), cancel() or the destructor.
+// Only the first of a key is ever tried; whoever is behind it waits for it. Whoever asks for nothing takes nothing from
+// those who wait, and is not held up by them. Safe for concurrent use. Callbacks run without the lock, from add(), the
+// serving thread, poll(), cancel() or the destructor.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "base/hash.h"
@@ -30,14 +32,17 @@ class WaitQueue final : private ClockListener {
     Nanos deadline{0};
     Done done;
   };
-  // Tries to take what the waiter wants. May be called under the queue's lock; must not call the queue.
+  // Tries to take what the waiter wants. Called under the queue's lock; must not call the queue.
   using Attempt = std::function<Decision(const Waiter&, Nanos now)>;
+  // Told once per waiter how it ended, so that a call counts once however often it was tried. As above.
+  using Settled = std::function<void(const Waiter&, bool admitted)>;
   struct Config {
     Clock* clock = nullptr;
     std::size_t max_waiters = 0;
     bool own_thread = true;
     bool room_may_come_early = false;  // concurrency: a release is not announced by retry_after
     Attempt attempt;
+    Settled settled = {};
   };
 
   explicit WaitQueue(Config config);
@@ -45,8 +50,9 @@ class WaitQueue final : private ClockListener {
   WaitQueue(const WaitQueue&) = delete;
   WaitQueue& operator=(const WaitQueue&) = delete;
 
-  // Whether somebody waits at all: one relaxed load, for the path that almost never finds anyone.
-  [[nodiscard]] bool empty_approx() const noexcept { return waiting_.load(std::memory_order_relaxed) == 0; }
+  // Whether somebody waits, or is about to: one relaxed load, for the path that almost never finds anyone. Whoever made
+  // room under a lock that the attempt takes too, and then finds nobody here, has been seen by every attempt to come.
+  [[nodiscard]] bool empty_approx() const noexcept { return present_.load(std::memory_order_relaxed) == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return waiting_.load(); }
   // Whether a caller who does not wait would overtake somebody on this key.
   [[nodiscard]] bool has_waiters(const base::Hash128& key) const;
@@ -98,8 +104,11 @@ class WaitQueue final : private ClockListener {
   void run();
   void start_thread();
   // All below: under the lock.
+  [[nodiscard]] Nanos now() const noexcept;
   void serve(Lines::iterator line, Nanos now, std::vector<Finished>& finished);
-  void expire(Nanos now, std::vector<Finished>& finished);
+  [[nodiscard]] Finished finish(Waiter& waiter, const Decision& decision) const;
+  void expire_first(std::vector<Finished>& finished);
+  void notice_wall_step(Nanos now);
   void set_retry(Lines::iterator line, Nanos at);
   void remove(Entry* entry);
   [[nodiscard]] Nanos next_due() const;
@@ -108,11 +117,13 @@ class WaitQueue final : private ClockListener {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   Lines lines_;
-  std::unordered_map<WaitId, std::unique_ptr<Entry>> entries_;
+  std::map<WaitId, std::unique_ptr<Entry>> entries_;
   std::set<Retry, RetryLess> retries_;  // when the first of each line is to be tried again
   std::set<std::pair<Nanos, WaitId>> deadlines_;
   WaitId last_id_ = 0;
   std::atomic<std::size_t> waiting_{0};
+  std::atomic<std::size_t> present_{0};  // waiting_, and whoever is being tried for the first time
+  Nanos wall_skew_{0};                   // between the clock's two readings when waits were last tried
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -10,6 +10,7 @@
 namespace headgate::store {
 namespace {
 
+using base::Wide;
 using core::BucketState;
 using core::CompiledLimit;
 using core::CounterState;
@@ -47,17 +48,96 @@ core::Step<BucketState> bucket_step(const CompiledLimit& limit, const Word* w, U
 }
 
 // x * to / from, rounded up: a change of limits never forgets a fraction of what was used.
-std::int64_t scaled(std::int64_t x, std::int64_t to, std::int64_t from) noexcept {
+Units scaled(Units x, std::int64_t to, std::int64_t from) noexcept {
   if (from <= 0 || x <= 0) return 0;
-  return static_cast<std::int64_t>((base::Wide{x} * to + from - 1) / from);
+  const Wide exact = (Wide{x} * to + from - 1) / from;
+  return exact < kMostCounted ? static_cast<Units>(exact) : kMostCounted;
 }
 
-std::int64_t scaled_by(std::int64_t x, long double ratio) noexcept {
-  return x <= 0 ? 0 : static_cast<std::int64_t>(std::ceil(std::min<long double>(x * ratio, kMaxTime.count())));
+// The same for what passes 64 bits, and at most `most`. Exact unless the product passes 127 bits, as only the most
+// extreme limits make it.
+Wide scaled(Wide x, Wide to, Wide from, Wide most) noexcept {
+  if (from <= 0 || x <= 0) return 0;
+  constexpr Wide kRoom = Wide{1} << 126;
+  if (x <= (kRoom - from) / to) return std::min((x * to + from - 1) / from, most);
+  const long double near = std::ceil(static_cast<long double>(x) * static_cast<long double>(to) / from);
+  return near < static_cast<long double>(most) ? static_cast<Wide>(near) : most;
 }
 
-long double nanos_per_unit(const core::BucketNumbers& n) noexcept {
-  return static_cast<long double>(n.whole) + static_cast<long double>(n.part) / n.den;
+// A bucket seen through one set of numbers, in parts of a nanosecond of which `den` make a whole.
+struct BucketScale {
+  Wide unit = 0;  // to refill one unit
+  Wide fill = 0;  // to refill the bucket, burst allowance included
+  Wide den = 1;
+  Units limit = 0;
+};
+
+BucketScale scale_of(const CompiledLimit& limit) noexcept {
+  if (limit.strategy == Strategy::kGcra) {
+    const core::GcraNumbers& n = limit.numbers.gcra;
+    return {n.interval.count(), n.tolerance.count(), 1, limit.limit};
+  }
+  const core::BucketNumbers& n = limit.numbers.bucket;
+  return {Wide{n.whole} * n.den + n.part, Wide{n.fill} * n.den + n.fill_part, n.den, limit.limit};
+}
+
+BucketState carry_bucket(BucketState state, const BucketScale& from, const BucketScale& to, bool fraction,
+                         Nanos now) noexcept {
+  const Wide used = Wide{(state.full_at - now).count()} * from.den + state.carry;
+  // What lies beyond an empty bucket was reserved ahead. Its instant stays, and until then nobody is admitted.
+  const Wide ahead = scaled(used - from.fill, to.den, from.den, to.den * kMaxTime.count());
+  const Wide drawn = std::min(used, from.fill);
+  const Wide carried = fraction ? scaled(drawn, to.unit * to.limit, from.unit * from.limit, to.fill)
+                                : scaled(drawn, to.unit, from.unit, to.fill);
+  const Wide parts = carried + ahead;
+  return {now + Nanos{static_cast<std::int64_t>(parts / to.den)}, static_cast<std::int64_t>(parts % to.den)};
+}
+
+// A bucket refills whoever drew on it, so units charged a while ago may have come back already: they must not come
+// twice. `less` is the state with all of them given back.
+BucketState refunded(BucketState state, BucketState less, Nanos charged_at, Nanos now) noexcept {
+  if (now > charged_at) less.full_at += now - charged_at;
+  return less.full_at < state.full_at ? less : state;
+}
+
+// Adds a run to a log that was judged. False: there was no memory for it, and nothing was written.
+bool append_run(const CompiledLimit& limit, RunLog& log, Units cost, Nanos at, bool reserve) noexcept {
+  if (core::sliding_window_is_full(log)) {
+    const std::uint32_t more = log.capacity + std::max<std::uint32_t>(log.capacity / 2, 4);
+    const auto needed = static_cast<std::uint32_t>(std::min<Units>(limit.most, core::kMaxRuns));
+    const std::uint32_t capacity = log.capacity < needed ? std::min(more, needed) : more;
+    if (!grow_log(log, capacity) && log.capacity == 0) return false;
+  }
+  core::sliding_window_charge(log, cost, at, reserve);
+  return true;
+}
+
+// Adds a hold that was judged to fit. False: there was no memory for it, and nothing was written.
+bool add_hold(const CompiledLimit& limit, Word* w, Units cost, Nanos at, LeaseId lease) noexcept {
+  HoldTable* table = hold_table(w);
+  if (table != nullptr) core::drop_expired_holds(*table, at);
+  if (table == nullptr || table->size == table->capacity) {
+    const std::uint32_t capacity = table == nullptr ? 2 : table->capacity * 2;
+    if (!grow_holds(w, std::min<std::uint32_t>(capacity, core::kMaxHolds))) return false;
+    table = hold_table(w);
+  }
+  const Hold hold{lease, at + limit.numbers.concurrency.ttl, cost};
+  core::concurrency_charge(*table, hold);
+  w[0] = std::max(w[0], hold.expires_at.count());
+  return true;
+}
+
+CounterState carry_counter(CounterState state, const CompiledLimit& from, const CompiledLimit& to, Nanos now) noexcept {
+  const Nanos before = from.numbers.counter.window;
+  const Nanos after = to.numbers.counter.window;
+  if (before == after) return state;
+  // The estimate as of now becomes the current count of the new window.
+  state = core::sliding_window_counter(state, from.numbers.counter, 0, now).next;
+  const Nanos at = std::max(now, state.start);
+  const Nanos covered = state.start + before - at;  // by the sliding window, of the window before
+  const Nanos start = at - at % after;
+  return {start, 0, state.current + scaled(state.previous, covered.count(), before.count()),
+          state.ahead && start > now};
 }
 
 }  // namespace
@@ -73,6 +153,8 @@ core::RunLog load_log(const Word* w, bool ahead, Nanos window) noexcept {
   log.ahead = ahead;
   // While a reservation lies ahead nothing is admitted before it, so no other instant needs to be remembered.
   log.seen = ahead || w[0] == 0 ? Nanos{0} : Nanos{w[0]} - window;
+  // A cell that has slept through more changes of the window than are remembered may say less.
+  if (!ahead && log.size > 0) log.seen = std::max(log.seen, log.newest().at);
   return log;
 }
 
@@ -89,12 +171,12 @@ void store_log(const RunLog& log, Nanos window, Word* w, bool& ahead) noexcept {
 bool grow_log(RunLog& log, std::uint32_t capacity) noexcept {
   capacity = std::min(capacity, core::kMaxRuns);
   if (capacity <= log.capacity) return true;
-  auto* runs = static_cast<Run*>(std::malloc(sizeof(Run) * capacity));
-  if (runs == nullptr) return false;
-  for (std::uint32_t i = 0; i < log.size; ++i) new (runs + i) Run(log.run(i));
-  std::free(log.runs);
-  log.runs = runs;
+  // Growing in place leaves no hole behind, so the ring is first turned to begin at its oldest run.
+  if (log.head != 0) std::rotate(log.runs, log.runs + log.head, log.runs + log.capacity);
   log.head = 0;
+  auto* runs = static_cast<Run*>(std::realloc(log.runs, sizeof(Run) * capacity));
+  if (runs == nullptr) return false;
+  log.runs = runs;
   log.capacity = capacity;
   return true;
 }
@@ -160,39 +242,95 @@ bool charge(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos 
       RunLog log = load_log(w, ahead, n.log.window);
       // A reservation must not forget what still counts until then, so it judges nothing as of its own instant.
       if (!reserve) (void)core::sliding_window(log, n.log, cost, at);
-      if (core::sliding_window_is_full(log)) {
-        const std::uint32_t more = log.capacity + std::max<std::uint32_t>(log.capacity / 2, 4);
-        const auto needed = static_cast<std::uint32_t>(std::min<Units>(limit.most, core::kMaxRuns));
-        const std::uint32_t capacity = log.capacity < needed ? std::min(more, needed) : more;
-        if (!grow_log(log, capacity) && log.capacity == 0) return false;
-      }
-      core::sliding_window_charge(log, cost, at, reserve);
+      if (!append_run(limit, log, cost, at, reserve)) return false;
       store_log(log, n.log.window, w, ahead);
       return true;
     }
-    case Strategy::kConcurrency: {
-      HoldTable* table = hold_table(w);
-      if (table != nullptr) core::drop_expired_holds(*table, at);
-      if (table == nullptr || table->size == table->capacity) {
-        const std::uint32_t capacity = table == nullptr ? 2 : table->capacity * 2;
-        if (!grow_holds(w, std::min<std::uint32_t>(capacity, core::kMaxHolds))) return false;
-        table = hold_table(w);
-      }
-      const Hold hold{lease, at + n.concurrency.ttl, cost};
-      core::concurrency_charge(*table, hold);
-      w[0] = std::max(w[0], hold.expires_at.count());
-      return true;
-    }
+    case Strategy::kConcurrency: return add_hold(limit, w, cost, at, lease);
   }
   return false;
+}
+
+// One function per kind of state, each with one Outcome that is built in the caller's memory: copying it costs more
+// than most of the arithmetic.
+namespace {
+
+Outcome charge_bucket(const CompiledLimit& limit, Word* w, Units cost, Nanos now) noexcept {
+  const auto step = bucket_step(limit, w, cost, now);
+  if (step.outcome.fits()) store::save(step.next, w);
+  return step.outcome;
+}
+
+Outcome charge_gcra(const CompiledLimit& limit, Word* w, Units cost, Nanos now) noexcept {
+  const auto step = core::gcra({Nanos{w[0]}}, limit.numbers.gcra, cost, now);
+  if (step.outcome.fits()) w[0] = step.next.full_at.count();
+  return step.outcome;
+}
+
+Outcome charge_window(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos now) noexcept {
+  const auto step = core::fixed_window(load_window(w, ahead), limit.numbers.window, cost, now);
+  if (step.outcome.fits()) save(step.next, w, ahead);
+  return step.outcome;
+}
+
+Outcome charge_counter(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos now) noexcept {
+  const auto step = core::sliding_window_counter(load_counter(w, ahead), limit.numbers.counter, cost, now);
+  if (step.outcome.fits()) save(step.next, limit.numbers.counter.window, w, ahead);
+  return step.outcome;
+}
+
+Outcome charge_log(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos now, bool& no_memory) noexcept {
+  const Nanos window = limit.numbers.log.window;
+  RunLog log = load_log(w, ahead, window);
+  const Outcome outcome = core::sliding_window(log, limit.numbers.log, cost, now);
+  if (outcome.fits()) {
+    no_memory = !append_run(limit, log, cost, now, false);
+    if (!no_memory) store_log(log, window, w, ahead);
+  }
+  return outcome;
+}
+
+Outcome charge_holds(const CompiledLimit& limit, Word* w, Units cost, Nanos now, LeaseId lease,
+                     bool& no_memory) noexcept {
+  static constexpr HoldTable kNone;
+  const HoldTable* table = hold_table(w);
+  const Outcome outcome = core::concurrency(table != nullptr ? *table : kNone, limit.numbers.concurrency, cost, now);
+  if (outcome.fits()) no_memory = !add_hold(limit, w, cost, now, lease);
+  return outcome;
+}
+
+}  // namespace
+
+[[gnu::flatten]] Outcome charge_if_fits(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos now,
+                                        LeaseId lease, bool& no_memory) noexcept {
+  switch (limit.strategy) {
+    case Strategy::kTokenBucket:
+    case Strategy::kLeakyBucket: return charge_bucket(limit, w, cost, now);
+    case Strategy::kGcra: return charge_gcra(limit, w, cost, now);
+    case Strategy::kFixedWindow:
+    case Strategy::kQuota: return charge_window(limit, w, ahead, cost, now);
+    case Strategy::kSlidingWindowCounter: return charge_counter(limit, w, ahead, cost, now);
+    case Strategy::kSlidingWindow: return charge_log(limit, w, ahead, cost, now, no_memory);
+    case Strategy::kConcurrency: return charge_holds(limit, w, cost, now, lease, no_memory);
+  }
+  return {};
 }
 
 void refund(const CompiledLimit& limit, Word* w, bool& ahead, Units units, Nanos charged_at, Nanos now) noexcept {
   const auto& n = limit.numbers;
   switch (limit.strategy) {
     case Strategy::kTokenBucket:
-    case Strategy::kLeakyBucket: save(core::token_bucket_refund(load_bucket(w), n.bucket, units), w); return;
-    case Strategy::kGcra: w[0] = core::gcra_refund({Nanos{w[0]}}, n.gcra, units).full_at.count(); return;
+    case Strategy::kLeakyBucket: {
+      const BucketState state = load_bucket(w);
+      save(refunded(state, core::token_bucket_refund(state, n.bucket, units), charged_at, now), w);
+      return;
+    }
+    case Strategy::kGcra: {
+      const GcraState state{Nanos{w[0]}};
+      const BucketState less{core::gcra_refund(state, n.gcra, units).full_at, 0};
+      w[0] = refunded({state.full_at, 0}, less, charged_at, now).full_at.count();
+      return;
+    }
     case Strategy::kFixedWindow:
     case Strategy::kQuota:
       save(core::fixed_window_refund(load_window(w, ahead), units, n.window.span_at(charged_at).end), w, ahead);
@@ -227,37 +365,28 @@ void carry_over(const CompiledLimit& from, const CompiledLimit& to, OnChange how
   const auto units = [&](Units used) { return fraction ? scaled(used, to.limit, from.limit) : used; };
   switch (to.strategy) {
     case Strategy::kTokenBucket:
-    case Strategy::kLeakyBucket: {
-      const std::int64_t used = w[0] - now.count();
-      const std::int64_t carried = fraction ? scaled(used, b.bucket.fill, a.bucket.fill)
-                                            : scaled_by(used, nanos_per_unit(b.bucket) / nanos_per_unit(a.bucket));
-      save(BucketState{now + Nanos{std::min(carried, b.bucket.fill)}, 0}, w);
+    case Strategy::kLeakyBucket:
+      save(carry_bucket(load_bucket(w), scale_of(from), scale_of(to), fraction, now), w);
       return;
-    }
-    case Strategy::kGcra: {
-      const std::int64_t used = w[0] - now.count();
-      const std::int64_t carried = fraction ? scaled(used, b.gcra.tolerance.count(), a.gcra.tolerance.count())
-                                            : scaled(used, b.gcra.interval.count(), a.gcra.interval.count());
-      w[0] = now.count() + std::min(carried, b.gcra.tolerance.count());
+    case Strategy::kGcra:
+      w[0] = carry_bucket({Nanos{w[0]}, 0}, scale_of(from), scale_of(to), fraction, now).full_at.count();
       return;
-    }
     case Strategy::kFixedWindow:
     case Strategy::kQuota: {
       WindowState state = load_window(w, ahead);
-      if (now >= state.end) state = {};
-      state.used = units(state.used);
-      if (!state.ahead && state.used > 0) state.end = b.window.span_at(now).end;
+      if (now >= state.end || (state.used == 0 && !state.ahead)) {
+        state = {};
+      } else {
+        // With a reservation, or a clock that was set back, the window counted begins later than now.
+        const Nanos began = a.window.span_at(state.end - Nanos{1}).start;
+        state.end = b.window.span_at(std::max(now, began)).end;
+        state.used = units(state.used);
+      }
       save(state, w, ahead);
       return;
     }
     case Strategy::kSlidingWindowCounter: {
-      CounterState state = load_counter(w, ahead);
-      if (a.counter.window != b.counter.window) {
-        // The estimate as of now becomes the current count of the new window.
-        const auto read = core::sliding_window_counter(state, a.counter, 0, now);
-        const Units used = a.counter.most - std::min(a.counter.most, read.outcome.remaining + a.counter.burst);
-        state = {now - now % b.counter.window, 0, used, false};
-      }
+      CounterState state = carry_counter(load_counter(w, ahead), from, to, now);
       state.previous = units(state.previous);
       state.current = units(state.current);
       save(state, b.counter.window, w, ahead);
@@ -265,8 +394,10 @@ void carry_over(const CompiledLimit& from, const CompiledLimit& to, OnChange how
     }
     case Strategy::kSlidingWindow: {
       RunLog log = load_log(w, ahead, a.log.window);
-      const Units gone = log.gone;
-      for (std::uint32_t i = 0; i < log.size; ++i) log.run(i).total = units(log.run(i).total - gone);
+      // Rounded up from the newest run backwards: whatever has left the window, what is in it is not understated.
+      const Units newest = log.gone + log.used();
+      const Units all = units(log.used());
+      for (std::uint32_t i = 0; i < log.size; ++i) log.run(i).total = all - units(newest - log.run(i).total);
       log.gone = 0;
       store_log(log, b.log.window, w, ahead);
       return;

@@ -57,6 +57,9 @@ inline void save(core::BucketState state, Word* words) noexcept {
   words[1] = state.carry;
 }
 
+// No count of units that is carried over becomes larger.
+inline constexpr Units kMostCounted = Units{1} << 53;
+
 // Judges a cost against a cell's words. Nothing is written.
 [[nodiscard]] core::Outcome judge(const core::CompiledLimit& limit, const Word* words, bool ahead, Units cost,
                                   Nanos now) noexcept;
@@ -65,6 +68,11 @@ inline void save(core::BucketState state, Word* words) noexcept {
 // REQUIRES: judge() said that it fits at `at`. `reserve` says that `at` may lie in the future.
 [[nodiscard]] bool charge(const core::CompiledLimit& limit, Word* words, bool& ahead, Units cost, Nanos at,
                           bool reserve, LeaseId lease) noexcept;
+
+// Both at once, for a cell that is charged alone and now. `no_memory` is set if it fits but could not be written.
+// REQUIRES: 0 < cost <= most.
+[[nodiscard]] core::Outcome charge_if_fits(const core::CompiledLimit& limit, Word* words, bool& ahead, Units cost,
+                                           Nanos now, LeaseId lease, bool& no_memory) noexcept;
 
 // Gives back what was charged at `charged_at`, as far as it still counts at `now`.
 void refund(const core::CompiledLimit& limit, Word* words, bool& ahead, Units units, Nanos charged_at,

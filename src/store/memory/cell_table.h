@@ -4,6 +4,8 @@
 // 74 and 85 per cent full, and gives memory back when it has emptied. Not safe for concurrent use; the shard's lock is.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -29,7 +31,7 @@ class CellTable {
   CellTable& operator=(const CellTable&) = delete;
   ~CellTable() {
     for_each([](Entry& cell) { reset_words(Tag::strategy(cell.high), cell.words); });
-    std::free(buckets());
+    release(buckets(), bucket_count());
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
@@ -163,11 +165,12 @@ class CellTable {
         from = from + 1 == count ? 0 : from + 1;
         Bucket& further = buckets()[from];
         for (Entry& candidate : further.cells) {
-          if (candidate.high == 0) return;  // this chain ends here
+          if (candidate.high == 0) break;
           const std::uint32_t own = home(candidate.low, count);
           const std::uint32_t strayed = from >= own ? from - own : from + count - own;
           if (strayed >= distance) mover = &candidate;
         }
+        if (further.cells[kSlots - 1].high == 0) break;  // this chain ends here
       }
       if (mover == nullptr) return;
       *last = *mover;
@@ -186,21 +189,52 @@ class CellTable {
 
   void shrink() noexcept {
     if (size_ == 0) {
-      std::free(buckets());
+      release(buckets(), bucket_count());
       buckets_.store(nullptr, std::memory_order_relaxed);
       count_.store(0, std::memory_order_relaxed);
-    } else if (!over(size_, bucket_count(), kEmptiest)) {
-      (void)rebuild(size_ / 3 + 1);
+    } else if (const std::uint32_t fewer = size_ / 3 + 1;
+               fewer < bucket_count() && !over(size_, bucket_count(), kEmptiest)) {
+      (void)rebuild(fewer);
     }
+  }
+
+  // Tables from this size on are whole pages of their own. All shards grow at about the same time, and the heap would
+  // keep the holes that the old tables leave: each is just too small for the next table.
+  static constexpr std::size_t kPageSize = 4096;
+  static constexpr std::size_t kOwnPages = 8 * kPageSize;
+
+  // Zeroed. May make `count` larger, to fill its last page.
+  [[nodiscard]] static Bucket* allocate(std::uint32_t& count) noexcept {
+    const std::size_t bytes = sizeof(Bucket) * count;
+    if (bytes < kOwnPages) {
+      void* memory = std::aligned_alloc(64, bytes);
+      if (memory != nullptr) std::memset(memory, 0, bytes);
+      return static_cast<Bucket*>(memory);
+    }
+    const std::size_t pages = pages_for(bytes);
+    void* memory = ::mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    count = static_cast<std::uint32_t>(pages / sizeof(Bucket));
+    return static_cast<Bucket*>(memory);
+  }
+  static void release(Bucket* memory, std::uint32_t count) noexcept {
+    const std::size_t bytes = sizeof(Bucket) * count;
+    if (bytes < kOwnPages) {
+      std::free(memory);
+    } else {
+      ::munmap(memory, pages_for(bytes));
+    }
+  }
+  [[nodiscard]] static std::size_t pages_for(std::size_t bytes) noexcept {
+    return (bytes + kPageSize - 1) / kPageSize * kPageSize;
   }
 
   // Without memory the old table stays. REQUIRES: what is there fits.
   [[nodiscard]] bool rebuild(std::uint32_t count) noexcept {
-    auto* fresh = static_cast<Bucket*>(std::aligned_alloc(64, sizeof(Bucket) * count));
+    Bucket* fresh = allocate(count);
     if (fresh == nullptr) return !over(size_ + 1, bucket_count(), 99);
-    std::memset(static_cast<void*>(fresh), 0, sizeof(Bucket) * count);
     for_each([&](Entry& cell) { *place(fresh, count, cell.low, cell.high) = cell; });
-    std::free(buckets());
+    release(buckets(), bucket_count());
     buckets_.store(fresh, std::memory_order_relaxed);
     count_.store(count, std::memory_order_relaxed);
     return true;

@@ -54,6 +54,37 @@ Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std:
   return applied;
 }
 
+Outcome MemoryStore::try_one(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now, LeaseId lease,
+                             bool& done) noexcept {
+  Shard& shard = shard_of(key);
+  if (words_of(live.strategy()) == 2) {
+    shard.small.prefetch(key.low);
+  } else {
+    shard.large.prefetch(key.low);
+  }
+  done = false;
+  const std::lock_guard guard(shard.lock);
+  const std::uint32_t generation = live.generation();
+  const CompiledLimit& limit = live.entry(generation).limit;
+  const Place place = find(shard, key, limit.strategy);
+  if (place.words == nullptr || Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) return {};
+  if (cost <= 0 || cost > limit.most || (shard.acquired + shard.throttled + 1) % kCallsPerSweep == 0) return {};
+  return charge_one(shard, place, limit, cost, now, lease, done);
+}
+
+Outcome MemoryStore::charge_one(Shard& shard, const Place& place, const CompiledLimit& limit, Units cost, Nanos now,
+                                LeaseId lease, bool& done) noexcept {
+  const bool was_ahead = place.ahead();
+  bool ahead = was_ahead;
+  bool no_memory = false;
+  Outcome outcome = charge_if_fits(limit, place.words, ahead, cost, now, lease, no_memory);
+  done = !no_memory;
+  if (ahead != was_ahead) *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
+  outcome.limit = limit.limit;
+  if (done) ++(outcome.fits() ? shard.acquired : shard.throttled);
+  return outcome;
+}
+
 void MemoryStore::prefetch(std::span<const base::Hash128> keys, Strategy strategy) const noexcept {
   for (const base::Hash128& key : keys) __builtin_prefetch(&shard_of(key), 1);
   for (const base::Hash128& key : keys) {

@@ -56,6 +56,11 @@ class MemoryStore {
   [[nodiscard]] bool try_bucket(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now,
                                 BucketAnswer& answer) noexcept;
 
+  // The same for any strategy, a little slower. `now` is by the clock that the limit follows.
+  // `done` is false where nothing was done: go the usual way. REQUIRES: keys are not tracked.
+  [[nodiscard]] core::Outcome try_one(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now, LeaseId lease,
+                                      bool& done) noexcept;
+
   // All charges or none. REQUIRES: 1 <= charges.size() <= kMaxCharges, outcomes.size() >= charges.size(), costs >= 0.
   Applied apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
 
@@ -112,6 +117,8 @@ class MemoryStore {
   };
 
   [[nodiscard]] Shard& shard_of(const base::Hash128& key) const noexcept { return shards_[key.low & shard_mask_]; }
+  [[nodiscard]] core::Outcome charge_one(Shard& shard, const Place& place, const core::CompiledLimit& limit, Units cost,
+                                         Nanos now, LeaseId lease, bool& done) noexcept;
   Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
   [[nodiscard]] core::Outcome judge_cell(Shard& shard, const Charge& charge, const Ask& ask, Units cost) noexcept;
   [[nodiscard]] bool charge_cell(Shard& shard, const Charge& charge, const Ask& ask, Nanos wait) noexcept;
@@ -157,9 +164,10 @@ class MemoryStore {
   std::atomic<std::size_t> maintained_{0};  // the shard where maintain() goes on
 };
 
-inline bool MemoryStore::try_bucket(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now,
-                                    BucketAnswer& answer) noexcept {
+[[gnu::always_inline]] inline bool MemoryStore::try_bucket(base::Hash128 key, const LiveLimit& live, Units cost,
+                                                           Nanos now, BucketAnswer& answer) noexcept {
   Shard& shard = shard_of(key);
+  shard.small.prefetch(key.low);  // taking the lock waits for all earlier stores: fetch the cell meanwhile
   const std::lock_guard guard(shard.lock);
   const std::uint32_t generation = live.generation();
   const core::CompiledLimit& limit = live.entry(generation).limit;
@@ -173,13 +181,15 @@ inline bool MemoryStore::try_bucket(base::Hash128 key, const LiveLimit& live, Un
     return false;
 
   const auto step = core::token_bucket_whole(load_bucket(cell->words), limit.numbers.bucket, cost, now);
-  answer = {limit.limit, step.outcome.remaining, step.outcome.wait, step.outcome.reset_after, step.outcome.burst};
-  if (step.outcome.fits()) [[likely]] {
-    cell->words[0] = step.next.full_at.count();
-    ++shard.acquired;
-  } else {
-    ++shard.throttled;
-  }
+  const bool fits = step.outcome.fits();
+  cell->words[0] = fits ? step.next.full_at.count() : cell->words[0];
+  shard.acquired += fits ? 1 : 0;
+  shard.throttled += fits ? 0 : 1;
+  answer.limit = limit.limit;
+  answer.remaining = step.outcome.remaining;
+  answer.wait = step.outcome.wait;
+  answer.reset_after = step.outcome.reset_after;
+  answer.burst = step.outcome.burst;
   return true;
 }
 

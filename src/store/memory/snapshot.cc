@@ -9,14 +9,16 @@
 //
 // It is written beside its place, synced, and renamed over it, so a reader finds the old file or the new one, whole.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <new>
+#include <stdexcept>
+#include <vector>
 
 #include "store/memory/memory_store.h"
 
@@ -33,7 +35,15 @@ using core::RunLog;
 constexpr std::string_view kMagic = "HGCELLS\n";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kChecksumSize = 16;
+constexpr std::size_t kLeastSize = 64;  // of the header and the sum: an empty store's file without meta data
 constexpr std::uint64_t kMaxMeta = 1 << 20;
+
+// No cell holds a later instant: a reservation, the time to refill, and the end of a window after that.
+constexpr Word kLatest = (kMaxTime + 3 * core::kLongestSpan).count();
+// No running total of a sliding window is larger.
+constexpr Units kMostTotal = 2 * core::kMaxLogged;
+// A wall clock set back by no more than this was corrected; by more, the one that wrote the file was wrong.
+constexpr Nanos kCorrection = std::chrono::hours{24};
 
 Error io_error(const std::string& path, const char* what) {
   return {ErrorCode::kIo, path + ": " + what + ": " + std::strerror(errno), true};
@@ -149,50 +159,85 @@ struct SavedCell {
   std::vector<Hold> holds;
 };
 
-void move_back(Word& instant, Nanos shift) { instant -= std::min(instant, shift.count()); }
+Word get_between(Reader& in, Word least, Word most) {
+  const Word word = in.get<Word>();
+  if (word < least || word > most) in.fail();
+  return word;
+}
+
+Word get_instant(Reader& in, Nanos shift) {
+  const Word instant = get_between(in, 0, kLatest);
+  return instant > shift.count() ? instant - shift.count() : 0;
+}
+
+void get_runs(Reader& in, SavedCell& cell, Nanos shift) {
+  cell.gone = get_between(in, 0, kMostTotal);
+  const auto size = in.get<std::uint64_t>();
+  if (size > core::kMaxRuns) in.fail();
+  cell.runs.clear();
+  for (std::uint64_t i = 0; i < size && in.ok(); ++i) {
+    const Run before = cell.runs.empty() ? Run{Nanos{0}, cell.gone} : cell.runs.back();
+    const Run run{Nanos{get_instant(in, shift)}, get_between(in, before.total, kMostTotal)};
+    if (run.at < before.at || run.at.count() > cell.words[0]) in.fail();
+    cell.runs.push_back(run);
+  }
+  if ((cell.high & Tag::kAhead) != 0 && cell.runs.empty()) in.fail();
+}
+
+void get_holds(Reader& in, SavedCell& cell, Nanos shift) {
+  const auto size = in.get<std::uint64_t>();
+  Units held = 0;
+  cell.holds.clear();
+  for (std::uint64_t i = 0; i < size && in.ok(); ++i) {
+    Hold hold;
+    hold.lease = in.get<LeaseId>();
+    hold.expires_at = Nanos{get_instant(in, shift)};
+    hold.units = get_between(in, 1, core::kMaxHolds);
+    held += hold.units;
+    if (held > core::kMaxHolds || hold.expires_at.count() > cell.words[0]) in.fail();
+    cell.holds.push_back(hold);
+  }
+}
+
+void get_counter(Reader& in, SavedCell& cell, Nanos shift) {
+  const Word idle_at = get_between(in, 0, kLatest);
+  Word start = get_between(in, 0, idle_at);
+  const Word window = (idle_at - start) / 2;
+  // Windows begin at multiples of their length. Moved back, it begins at the next one: what was used counts longer
+  // rather than shorter.
+  if (shift > Nanos{0} && window > 0) {
+    start = start > shift.count() ? (start - shift.count() + window - 1) / window * window : 0;
+  }
+  cell.words = {start + 2 * window, start, get_between(in, 0, kMostCounted), get_between(in, 0, kMostCounted)};
+}
 
 void get_cell(Reader& in, SavedCell& cell, Nanos shift) {
   cell.low = in.get<std::uint64_t>();
   cell.high = in.get<std::uint64_t>();
   cell.words = {};
-  const Strategy strategy = Tag::strategy(cell.high);
   if ((cell.high & Tag::kOccupied) == 0) in.fail();
-  if (strategy == Strategy::kSlidingWindow) {
-    cell.words[0] = in.get<Word>();
-    cell.gone = in.get<Word>();
-    const auto size = in.get<std::uint64_t>();
-    if (size > core::kMaxRuns || cell.gone < 0) in.fail();
-    cell.runs.clear();
-    for (std::uint64_t i = 0; i < size && in.ok(); ++i) {
-      Run run = in.get<Run>();
-      const Run before = cell.runs.empty() ? Run{Nanos{0}, cell.gone} : cell.runs.back();
-      Word at = run.at.count();
-      move_back(at, shift);
-      run.at = Nanos{at};
-      if (run.at < before.at || run.total <= before.total) in.fail();
-      cell.runs.push_back(run);
-    }
-    if ((cell.high & Tag::kAhead) != 0 && cell.runs.empty()) in.fail();
-  } else if (strategy == Strategy::kConcurrency) {
-    cell.words[0] = in.get<Word>();
-    const auto size = in.get<std::uint64_t>();
-    if (size > static_cast<std::uint64_t>(core::kMaxHolds)) in.fail();
-    cell.holds.clear();
-    for (std::uint64_t i = 0; i < size && in.ok(); ++i) {
-      Hold hold = in.get<Hold>();
-      Word at = hold.expires_at.count();
-      move_back(at, shift);
-      hold.expires_at = Nanos{at};
-      if (hold.units <= 0) in.fail();
-      cell.holds.push_back(hold);
-    }
-  } else {
-    for (int i = 0; i < words_of(strategy); ++i) cell.words[static_cast<std::size_t>(i)] = in.get<Word>();
-    if (strategy == Strategy::kSlidingWindowCounter) move_back(cell.words[1], shift);
-  }
-  move_back(cell.words[0], shift);
-  for (const Word word : cell.words) {
-    if (word < 0) in.fail();
+  switch (Tag::strategy(cell.high)) {
+    case Strategy::kSlidingWindow:
+      cell.words[0] = get_instant(in, shift);
+      get_runs(in, cell, shift);
+      break;
+    case Strategy::kConcurrency:
+      cell.words[0] = get_instant(in, shift);
+      get_holds(in, cell, shift);
+      break;
+    case Strategy::kSlidingWindowCounter: get_counter(in, cell, shift); break;
+    case Strategy::kFixedWindow:
+    case Strategy::kQuota:
+      // As while running, a window already begun stays the current one until its own end.
+      cell.words[0] = get_instant(in, shift > kCorrection ? shift : Nanos{0});
+      cell.words[1] = get_between(in, 0, kMostCounted);
+      break;
+    case Strategy::kTokenBucket:
+    case Strategy::kGcra:
+    case Strategy::kLeakyBucket:
+      cell.words[0] = get_instant(in, shift);
+      cell.words[1] = get_between(in, 0, kMostCounted);
+      break;
   }
 }
 
@@ -202,7 +247,7 @@ bool fill(const SavedCell& cell, Word* words) {
   for (int i = 0; i < words_of(strategy); ++i) words[i] = cell.words[static_cast<std::size_t>(i)];
   if (strategy == Strategy::kSlidingWindow) {
     RunLog log;
-    if (!grow_log(log, static_cast<std::uint32_t>(std::max<std::size_t>(cell.runs.size(), 1)))) return false;
+    if (!grow_log(log, static_cast<std::uint32_t>(cell.runs.size()))) return false;
     log.size = static_cast<std::uint32_t>(cell.runs.size());
     std::copy(cell.runs.begin(), cell.runs.end(), log.runs);
     log.gone = cell.gone;
@@ -214,6 +259,50 @@ bool fill(const SavedCell& cell, Word* words) {
     for (const Hold& hold : cell.holds) core::concurrency_charge(*hold_table(words), hold);
   }
   return true;
+}
+
+// The whole file. What is no file of ours is not read further than its first bytes.
+Result<std::string> read_all(const std::string& path) {
+  struct File {
+    int descriptor;
+    ~File() { ::close(descriptor); }
+  };
+  // Not to hang on a pipe.
+  const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.descriptor < 0) return io_error(path, "cannot be read");
+  struct stat about {};
+  if (::fstat(file.descriptor, &about) != 0) return io_error(path, "cannot be read");
+  if (!S_ISREG(about.st_mode)) return Error{ErrorCode::kIo, path + ": cannot be read: it must be a regular file"};
+
+  std::string bytes;
+  const auto read_up_to = [&](std::size_t size) {
+    std::size_t done = bytes.size();
+    bytes.resize(size);
+    while (done < size) {
+      const ssize_t got = ::read(file.descriptor, bytes.data() + done, size - done);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return false;
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    bytes.resize(done);
+    return true;
+  };
+  try {
+    const auto size = static_cast<std::size_t>(about.st_size);
+    if (!read_up_to(std::min(size, kMagic.size()))) return io_error(path, "cannot be read");
+    if (!kMagic.starts_with(bytes)) return corrupt(path, "it was written by something else");
+    if (!read_up_to(std::max(size, bytes.size()))) return io_error(path, "cannot be read");
+  } catch (const std::exception&) {
+    return Error{ErrorCode::kIo,
+                 path + ": cannot be read: there is no memory for its " + std::to_string(about.st_size) + " bytes",
+                 true};
+  }
+  if (bytes.size() < kLeastSize) {
+    return corrupt(
+        path, "it must be at least " + std::to_string(kLeastSize) + " bytes long, got " + std::to_string(bytes.size()));
+  }
+  return bytes;
 }
 
 bool sync_folder_of(const std::string& path) {
@@ -229,8 +318,13 @@ bool sync_folder_of(const std::string& path) {
 }  // namespace
 
 Result<void> MemoryStore::save(const std::string& path, std::string_view meta, Nanos now) const {
+  // Two at a time would write into one another's file.
+  static std::mutex one_at_a_time;
+  const std::lock_guard alone(one_at_a_time);
   const std::string beside = path + ".new";
-  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  // What a crash has left there, or somebody has laid there, is not written into.
+  ::unlink(beside.c_str());
+  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return io_error(beside, "cannot be written");
   const auto give_up = [&](const char* what) {
     const Error error = io_error(beside, what);
@@ -271,16 +365,9 @@ Result<std::size_t> MemoryStore::restore(const std::string& path, Nanos now, con
   if (cells_.load() != 0) {
     return Error{ErrorCode::kInvalidArgument, path + ": a snapshot must be restored before any key is seen"};
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return io_error(path, "cannot be read");
-  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) return io_error(path, "cannot be read");
-
-  if (bytes.size() < kMagic.size() + kChecksumSize) {
-    return corrupt(path, "it must be at least 24 bytes long, got " + std::to_string(bytes.size()));
-  }
-  if (std::string_view(bytes).substr(0, kMagic.size()) != kMagic)
-    return corrupt(path, "it was written by something else");
+  auto read = read_all(path);
+  if (!read) return std::move(read).error();
+  const std::string& bytes = *read;
   const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - kChecksumSize);
   Reader header(body.substr(kMagic.size()));
   const auto version = header.get<std::uint32_t>();
@@ -298,7 +385,9 @@ Result<std::size_t> MemoryStore::restore(const std::string& path, Nanos now, con
   const auto meta_size = header.get<std::uint64_t>();
   const std::string_view meta = header.get_bytes(std::min(meta_size, kMaxMeta + 1));
   const auto shards = header.get<std::uint64_t>();
-  if (!header.ok() || meta_size > kMaxMeta) return corrupt(path, "its header makes no sense");
+  if (!header.ok() || meta_size > kMaxMeta || saved_at < Nanos{0} || saved_at > kMaxTime) {
+    return corrupt(path, "its header makes no sense");
+  }
 
   // If the clock has been set back meanwhile, the cells must not wait for it to catch up.
   const Nanos shift = std::max(saved_at - now, Nanos{0});
@@ -319,17 +408,16 @@ Result<std::size_t> MemoryStore::restore(const std::string& path, Nanos now, con
   }
 
   seed_ = seed;
-  std::size_t restored = 0;
   walk(header, [&](const SavedCell& cell) {
     if (cell.words[0] < now.count()) return;  // idle by now
     Shard& shard = shards_[cell.low & shard_mask_];
     const std::lock_guard guard(shard.lock);
+    const Strategy strategy = Tag::strategy(cell.high);
+    if (find(shard, {cell.low, cell.high}, strategy).words != nullptr) return;
     const Place place = place_new(shard, cell.low, cell.high, now);
-    if (place.words == nullptr) return;
-    if (!fill(cell, place.words)) reset_words(Tag::strategy(cell.high), place.words);
-    ++restored;
+    if (place.words != nullptr && !fill(cell, place.words)) reset_words(strategy, place.words);
   });
-  return restored;
+  return cells_.load();
 }
 
 }  // namespace headgate::store

@@ -1,0 +1,19 @@
+// Counts what a thread asks of the heap, whoever asks: malloc, new, calloc, realloc and the aligned forms alike.
+#pragma once
+
+#include <cstdint>
+
+namespace headgate::test {
+
+// How many allocations this thread has made since it began. Never decreases.
+[[nodiscard]] std::uint64_t allocations() noexcept;
+
+// How many allocations `act` makes.
+template <class Act>
+[[nodiscard]] std::uint64_t allocations_in(Act act) {
+  const std::uint64_t before = allocations();
+  act();
+  return allocations() - before;
+}
+
+}  // namespace headgate::test
