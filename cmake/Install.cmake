@@ -9,14 +9,14 @@ if(TARGET headgate_cli)
   install(TARGETS headgate_cli)
 endif()
 
-# A static library hands its own needs on to whoever links it; a shared one has met them already.
+# A static library hands its own needs on to whoever links it, who may be a C program; a shared one has met them already.
 if(BUILD_SHARED_LIBS)
   set(HEADGATE_NEEDS_DATE FALSE)
   set(HEADGATE_PC_LIBS "")
-  set(HEADGATE_PC_LIBS_PRIVATE "-ldate-tz -pthread")
+  set(HEADGATE_PC_LIBS_PRIVATE "-ldate-tz -lstdc++ -lm -pthread")
 else()
   set(HEADGATE_NEEDS_DATE TRUE)
-  set(HEADGATE_PC_LIBS " -ldate-tz -pthread")
+  set(HEADGATE_PC_LIBS " -ldate-tz -lstdc++ -lm -pthread")
   set(HEADGATE_PC_LIBS_PRIVATE "")
 endif()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/headgateConfig.cmake.in

@@ -58,9 +58,14 @@ class [[nodiscard]] Limited {
   auto* operator->() const noexcept { return std::addressof(get(*this)); }
 
   template <class Other>
+  [[nodiscard]] std::decay_t<R> value_or(Other&& other) const& {
+    if (!called()) return static_cast<std::decay_t<R>>(std::forward<Other>(other));
+    return get(*this);
+  }
+  template <class Other>
   [[nodiscard]] std::decay_t<R> value_or(Other&& other) && {
     if (!called()) return static_cast<std::decay_t<R>>(std::forward<Other>(other));
-    return std::move(*this).value();
+    return static_cast<R&&>(get(*this));
   }
 
  private:

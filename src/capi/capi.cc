@@ -9,10 +9,8 @@
 #include "headgate/version.h"
 
 using headgate::AcquireOptions;
-using headgate::Clock;
 using headgate::Decision;
 using headgate::Error;
-using headgate::Limit;
 using headgate::LimiterTotals;
 using headgate::ManualClock;
 using headgate::MemoryLimiter;

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
+#include <system_error>
 
 #include "cli/demo.h"
 #include "cli/suggest.h"
@@ -57,7 +57,7 @@ Times in JSON are milliseconds; at_ms counts from the left edge of the picture.
 int write(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (written) return kDone;
-  fmt::print(stderr, "headgate: standard output cannot be written: {}\n", std::strerror(errno));
+  fmt::print(stderr, "headgate: standard output cannot be written: {}\n", std::generic_category().message(errno));
   return kFailed;
 }
 

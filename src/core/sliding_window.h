@@ -1,8 +1,9 @@
 // Sliding window, exact: never more than the limit in any interval of the window's length.
 //
-// The cell keeps the admitted instants in a ring of runs, each with the running total of units up to it. Units that one
-// charge admits are one run, and so are charges at one instant. Finding what has left the window, or what must leave
-// before a cost fits, is a search from the old end that doubles its step: O(1) for steady traffic, O(log n) at worst.
+// The cell keeps the admitted instants in a ring: 8 bytes each while every charge is of one unit, else 16 for runs that
+// carry the running total of units, where the units of one charge are one run, and so are charges at one instant.
+// Finding what has left the window, or what must leave before a cost fits, is a search from the old end that doubles
+// its step: O(1) for steady traffic, O(log n) at worst.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,9 @@ inline constexpr Units kMaxLogged = Units{1} << 61;
 
 // The ring's memory belongs to the store; this is a view of it and the counts beside it.
 struct RunLog {
+  // One of these: as long as every charge was of one unit, instants alone tell everything, in half the memory.
   Run* runs = nullptr;
+  Nanos* instants = nullptr;
   std::uint32_t head = 0;  // index of the oldest run
   std::uint32_t size = 0;
   std::uint32_t capacity = 0;
@@ -34,12 +37,26 @@ struct RunLog {
   Units gone = 0;      // total of the newest run that has left the window
   Nanos seen{0};       // no instant before this is believed; never less than the newest run's
 
-  [[nodiscard]] Run& run(std::uint32_t i) const noexcept {
+  [[nodiscard]] std::uint32_t index(std::uint32_t i) const noexcept {
     const std::uint32_t at = head + i;
-    return runs[at < capacity ? at : at - capacity];
+    return at < capacity ? at : at - capacity;
   }
-  [[nodiscard]] Run& newest() const noexcept { return run(size - 1); }
-  [[nodiscard]] Units used() const noexcept { return size == 0 ? 0 : newest().total - gone; }
+  [[nodiscard]] Run run(std::uint32_t i) const noexcept {
+    return instants != nullptr ? Run{instants[index(i)], gone + i + 1} : runs[index(i)];
+  }
+  // REQUIRES: of instants alone, that the run is of one unit.
+  void set_run(std::uint32_t i, Run run) const noexcept {
+    if (instants != nullptr) {
+      instants[index(i)] = run.at;
+    } else {
+      runs[index(i)] = run;
+    }
+  }
+  [[nodiscard]] Run newest() const noexcept { return run(size - 1); }
+  [[nodiscard]] Units used() const noexcept {
+    if (size == 0) return 0;
+    return instants != nullptr ? size : newest().total - gone;
+  }
 };
 
 struct LogNumbers {
@@ -120,20 +137,24 @@ inline void drop_oldest(RunLog& log, std::uint32_t count) noexcept {
   return log.size == log.capacity && log.capacity < kMaxRuns;
 }
 
-// REQUIRES: the cost was judged to fit at `at`, cost > 0, and the ring has room unless it has kMaxRuns.
+// REQUIRES: the cost was judged to fit at `at`, cost > 0, and the ring has room unless it has kMaxRuns. A log of
+// instants alone takes one unit at a time, and only while it has room.
 inline void sliding_window_charge(RunLog& log, Units cost, Nanos at, bool ahead) noexcept {
   at = std::max(at, log.seen);  // the runs stay in order though the clock may have gone back
   if (log.size == 0) {
     log.gone = 0;
   } else if (log.newest().total > kMaxLogged) {
     // The running totals start again before they overflow.
-    for (std::uint32_t i = 0; i < log.size; ++i) log.run(i).total -= log.gone;
+    for (std::uint32_t i = 0; i < log.size; ++i) {
+      const Run run = log.run(i);
+      log.set_run(i, {run.at, run.total - log.gone});
+    }
     log.gone = 0;
   }
   const Units total = (log.size == 0 ? log.gone : log.newest().total) + cost;
-  const bool same_instant = log.size > 0 && log.newest().at == at;
-  if (!same_instant && log.size < log.capacity) ++log.size;
-  log.newest() = {at, total};
+  const bool shared = log.instants == nullptr && log.size > 0 && log.newest().at == at;
+  if (!shared && log.size < log.capacity) ++log.size;
+  log.set_run(log.size - 1, {at, total});
   log.ahead = ahead;
   if (!ahead) log.seen = at;
 }
@@ -153,7 +174,7 @@ inline void sliding_window_refund(RunLog& log, Units units, Nanos at, Nanos now)
     back += taken;
     if (taken == charged) continue;  // nothing is left of this run
     run.total -= back;
-    log.run(kept++) = run;
+    log.set_run(kept++, run);
   }
   log.size = kept;
   log.ahead = log.size > 0 && log.newest().at > std::max(now, log.seen);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs a build into an empty place and uses it as a stranger would: with find_package, and with pkg-config and a
 # plain compiler call.
-# Usage: install_test.sh BUILD_DIR SCRATCH_DIR CXX static|shared
+# Usage: install_test.sh BUILD_DIR SCRATCH_DIR CXX CC static|shared
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-build=$1 scratch=$2 cxx=$3 kind=$4
+build=$1 scratch=$2 cxx=$3 cc=$4 kind=$5
 prefix=$scratch/prefix
 expected="3 of 5, then 1"
 
@@ -59,6 +59,9 @@ for static in "" --static; do
   "$cxx" -std=c++20 "$here/consumer/consumer.cc" -o "$scratch/with-pkg-config" \
     $(pkg-config --cflags --libs $static headgate)
   expect "pkg-config $static" "$expected" "$("$scratch/with-pkg-config")"
+  # shellcheck disable=SC2046,SC2086
+  "$cc" -std=c11 "$here/consumer/consumer.c" -o "$scratch/from-c" $(pkg-config --cflags --libs $static headgate)
+  expect "pkg-config $static, from C" "$expected" "$("$scratch/from-c")"
 done
 
 if [[ -x $prefix/bin/headgate ]]; then

@@ -8,6 +8,9 @@ namespace headgate::test {
 // How many allocations this thread has made since it began. Never decreases.
 [[nodiscard]] std::uint64_t allocations() noexcept;
 
+// Whether the aligned forms are counted: ThreadSanitizer does not tell of them.
+[[nodiscard]] bool counts_aligned() noexcept;
+
 // How many allocations `act` makes.
 template <class Act>
 [[nodiscard]] std::uint64_t allocations_in(Act act) {

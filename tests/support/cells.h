@@ -2,6 +2,8 @@
 // folder that goes away.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -70,7 +72,7 @@ class BareCell {
       to.gone = from.gone;
       if (!store::grow_log(to, from.size + 1)) throw std::bad_alloc();
       to.size = from.size;
-      for (std::uint32_t i = 0; i < from.size; ++i) to.run(i) = from.run(i);
+      for (std::uint32_t i = 0; i < from.size; ++i) to.set_run(i, from.run(i));
       store::store_log(to, Nanos{0}, words_.data(), ahead_);
       words_[0] = other.words_[0];
     } else if (strategy_ == Strategy::kConcurrency && other.words_[1] != 0) {
@@ -151,7 +153,11 @@ inline core::Outcome look(store::MemoryStore& store, const store::LiveLimit& liv
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "headgate-test-XXXXXX").string();
+    // In memory where that is possible: tests write a great many files.
+    std::error_code ignored;
+    const bool in_memory = std::filesystem::is_directory("/dev/shm", ignored) && ::access("/dev/shm", W_OK) == 0;
+    const std::filesystem::path where = in_memory ? "/dev/shm" : std::filesystem::temp_directory_path();
+    std::string name = (where / "headgate-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
     path_ = name;
   }

@@ -24,6 +24,7 @@ using core::WindowState;
 
 constexpr std::uint32_t kIndexBits = 21;
 constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << kIndexBits) - 1;
+constexpr std::uint64_t kInstantsOnly = std::uint64_t{1} << (3 * kIndexBits);
 static_assert(core::kMaxRuns <= kIndexMask);
 
 WindowState load_window(const Word* w, bool ahead) noexcept { return {Nanos{w[0]}, w[1], ahead}; }
@@ -100,14 +101,46 @@ BucketState refunded(BucketState state, BucketState less, Nanos charged_at, Nano
   return less.full_at < state.full_at ? less : state;
 }
 
+template <class Element>
+bool grow_log_of(RunLog& log, Element*& ring, std::uint32_t capacity) noexcept {
+  capacity = std::min(capacity, core::kMaxRuns);
+  if (capacity <= log.capacity) return true;
+  // Growing in place leaves no hole behind, so the ring is first turned to begin at its oldest element.
+  if (log.head != 0) std::rotate(ring, ring + log.head, ring + log.capacity);
+  log.head = 0;
+  auto* memory = static_cast<Element*>(std::realloc(ring, sizeof(Element) * capacity));
+  if (memory == nullptr) return false;
+  ring = memory;
+  log.capacity = capacity;
+  return true;
+}
+
+// From instants alone to runs with totals. False: no memory, and nothing has changed.
+bool widen_log(RunLog& log) noexcept {
+  if (log.instants == nullptr) return true;
+  auto* runs = static_cast<Run*>(std::malloc(sizeof(Run) * log.capacity));
+  if (runs == nullptr) return false;
+  for (std::uint32_t i = 0; i < log.size; ++i) new (runs + i) Run(log.run(i));
+  std::free(log.instants);
+  log.instants = nullptr;
+  log.runs = runs;
+  log.head = 0;
+  return true;
+}
+
 // Adds a run to a log that was judged. False: there was no memory for it, and nothing was written.
 bool append_run(const CompiledLimit& limit, RunLog& log, Units cost, Nanos at, bool reserve) noexcept {
+  const bool first = log.capacity == 0;
+  if (cost > 1 && !widen_log(log)) return false;
   if (core::sliding_window_is_full(log)) {
     const std::uint32_t more = log.capacity + std::max<std::uint32_t>(log.capacity / 2, 4);
     const auto needed = static_cast<std::uint32_t>(std::min<Units>(limit.most, core::kMaxRuns));
     const std::uint32_t capacity = log.capacity < needed ? std::min(more, needed) : more;
-    if (!grow_log(log, capacity) && log.capacity == 0) return false;
+    const bool grown = first && cost == 1 ? grow_instants(log, capacity) : grow_log(log, capacity);
+    if (!grown && first) return false;
   }
+  // Full, and not to be made larger: units share the newest run from here on.
+  if (log.size == log.capacity && !widen_log(log)) return false;
   core::sliding_window_charge(log, cost, at, reserve);
   return true;
 }
@@ -144,8 +177,12 @@ CounterState carry_counter(CounterState state, const CompiledLimit& from, const 
 
 core::RunLog load_log(const Word* w, bool ahead, Nanos window) noexcept {
   RunLog log;
-  log.runs = reinterpret_cast<Run*>(w[1]);
   const auto packed = static_cast<std::uint64_t>(w[2]);
+  if ((packed & kInstantsOnly) != 0) {
+    log.instants = reinterpret_cast<Nanos*>(w[1]);
+  } else {
+    log.runs = reinterpret_cast<Run*>(w[1]);
+  }
   log.head = packed & kIndexMask;
   log.size = (packed >> kIndexBits) & kIndexMask;
   log.capacity = (packed >> (2 * kIndexBits)) & kIndexMask;
@@ -161,25 +198,18 @@ core::RunLog load_log(const Word* w, bool ahead, Nanos window) noexcept {
 void store_log(const RunLog& log, Nanos window, Word* w, bool& ahead) noexcept {
   const Nanos last = log.ahead ? log.newest().at : log.seen;
   w[0] = (last + window).count();
-  w[1] = reinterpret_cast<Word>(log.runs);
-  w[2] = static_cast<Word>(std::uint64_t{log.head} | (std::uint64_t{log.size} << kIndexBits) |
-                           (std::uint64_t{log.capacity} << (2 * kIndexBits)));
+  w[1] = log.instants != nullptr ? reinterpret_cast<Word>(log.instants) : reinterpret_cast<Word>(log.runs);
+  w[2] = static_cast<Word>((log.instants != nullptr ? kInstantsOnly : 0) | std::uint64_t{log.head} |
+                           (std::uint64_t{log.size} << kIndexBits) | (std::uint64_t{log.capacity} << (2 * kIndexBits)));
   w[3] = log.gone;
   ahead = log.ahead;
 }
 
 bool grow_log(RunLog& log, std::uint32_t capacity) noexcept {
-  capacity = std::min(capacity, core::kMaxRuns);
-  if (capacity <= log.capacity) return true;
-  // Growing in place leaves no hole behind, so the ring is first turned to begin at its oldest run.
-  if (log.head != 0) std::rotate(log.runs, log.runs + log.head, log.runs + log.capacity);
-  log.head = 0;
-  auto* runs = static_cast<Run*>(std::realloc(log.runs, sizeof(Run) * capacity));
-  if (runs == nullptr) return false;
-  log.runs = runs;
-  log.capacity = capacity;
-  return true;
+  return log.instants != nullptr ? grow_log_of(log, log.instants, capacity) : grow_log_of(log, log.runs, capacity);
 }
+
+bool grow_instants(RunLog& log, std::uint32_t capacity) noexcept { return grow_log_of(log, log.instants, capacity); }
 
 bool grow_holds(Word* w, std::uint32_t capacity) noexcept {
   HoldTable* old = hold_table(w);
@@ -395,10 +425,15 @@ void carry_over(const CompiledLimit& from, const CompiledLimit& to, OnChange how
     case Strategy::kSlidingWindow: {
       RunLog log = load_log(w, ahead, a.log.window);
       // Rounded up from the newest run backwards: whatever has left the window, what is in it is not understated.
-      const Units newest = log.gone + log.used();
-      const Units all = units(log.used());
-      for (std::uint32_t i = 0; i < log.size; ++i) log.run(i).total = all - units(newest - log.run(i).total);
-      log.gone = 0;
+      if (fraction && to.limit != from.limit && widen_log(log)) {
+        const Units newest = log.gone + log.used();
+        const Units all = units(log.used());
+        for (std::uint32_t i = 0; i < log.size; ++i) {
+          const Run run = log.run(i);
+          log.set_run(i, {run.at, all - units(newest - run.total)});
+        }
+        log.gone = 0;
+      }
       store_log(log, b.log.window, w, ahead);
       return;
     }

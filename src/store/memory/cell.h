@@ -93,6 +93,8 @@ void store_log(const core::RunLog& log, Nanos window, Word* words, bool& ahead) 
 }
 // Make room for at least `capacity` entries; false: no memory, and nothing has changed.
 [[nodiscard]] bool grow_log(core::RunLog& log, std::uint32_t capacity) noexcept;
+[[nodiscard]] bool grow_instants(core::RunLog& log,
+                                 std::uint32_t capacity) noexcept;  // an empty log, of instants alone
 [[nodiscard]] bool grow_holds(Word* words, std::uint32_t capacity) noexcept;
 
 }  // namespace headgate::store

@@ -247,10 +247,12 @@ bool fill(const SavedCell& cell, Word* words) {
   for (int i = 0; i < words_of(strategy); ++i) words[i] = cell.words[static_cast<std::size_t>(i)];
   if (strategy == Strategy::kSlidingWindow) {
     RunLog log;
-    if (!grow_log(log, static_cast<std::uint32_t>(cell.runs.size()))) return false;
-    log.size = static_cast<std::uint32_t>(cell.runs.size());
-    std::copy(cell.runs.begin(), cell.runs.end(), log.runs);
     log.gone = cell.gone;
+    const auto size = static_cast<std::uint32_t>(cell.runs.size());
+    const bool units_only = size > 0 && cell.runs.back().total - cell.gone == size;
+    if (!(units_only ? grow_instants(log, size) : grow_log(log, size))) return false;
+    log.size = size;
+    for (std::uint32_t i = 0; i < size; ++i) log.set_run(i, cell.runs[i]);
     bool ahead = false;
     store_log(log, Nanos{0}, words, ahead);
     words[0] = cell.words[0];

@@ -103,6 +103,38 @@ TEST(SlidingWindow, OneChargeIsOneRunWhateverItsCostAndOneInstantIsOneRun) {
   EXPECT_EQ(ring.log().size, 2u) << "a cost of 0 leaves no run";
 }
 
+RC_GTEST_PROP(SlidingWindow, InstantsAloneAnswerLikeRunsAsLongAsEveryChargeIsOfOneUnit, ()) {
+  const Units limit = *rc::gen::inRange<Units>(1, 30);
+  const auto moves = *testing::script(testing::Time::kAnyWay);
+  const LogNumbers numbers{limit, 0, 10s};
+  Ring runs(static_cast<std::uint32_t>(limit), numbers);
+  std::vector<Nanos> memory(static_cast<std::size_t>(limit));
+  RunLog instants;
+  instants.instants = memory.data();
+  instants.capacity = static_cast<std::uint32_t>(limit);
+  Nanos now = 1'700'000'000s;
+  Outcome last;
+  for (const Move& move : moves) {
+    now += move.step(10s / limit, 10s, last);
+    if (move.act == 0) {
+      core::sliding_window_refund(runs.log(), 1, now - 1s, now);
+      core::sliding_window_refund(instants, 1, now - 1s, now);
+    }
+    const Units cost = move.act < 8 ? 1 : move.units(limit);  // larger ones are only judged
+    last = runs.peek(cost, now);
+    RunLog view = instants;
+    const Outcome other = core::sliding_window(view, numbers, cost, now);
+    RC_ASSERT(other.wait == last.wait);
+    RC_ASSERT(other.remaining == last.remaining);
+    RC_ASSERT(other.reset_after == last.reset_after);
+    if (cost != 1 || !last.fits()) continue;
+    runs.take(1, now);
+    instants = view;
+    core::sliding_window_charge(instants, 1, now, false);
+    RC_ASSERT(instants.used() == runs.log().used());
+  }
+}
+
 TEST(SlidingWindow, JudgingWritesNothingToTheRing) {
   Ring ring(4, {3, 0, 10s});
   EXPECT_TRUE(ring.take(2, 1s).fits());
@@ -335,7 +367,7 @@ RC_GTEST_PROP(SlidingWindow, SearchFindsTheFirstRunInARingThatWraps, ()) {
   Ring ring(capacity, {1000, 0, 10s});
   ring.log().head = static_cast<std::uint32_t>(*rc::gen::inRange<int>(0, static_cast<int>(capacity)));
   ring.log().size = size;
-  for (std::uint32_t i = 0; i < size; ++i) ring.log().run(i) = {Nanos{i}, i + 1};
+  for (std::uint32_t i = 0; i < size; ++i) ring.log().set_run(i, {Nanos{i}, i + 1});
   for (std::uint32_t wanted = 0; wanted <= size; ++wanted) {
     int looked = 0;
     const std::uint32_t found = core::detail::first_run(ring.log(), [&](const Run& run) {

@@ -106,7 +106,7 @@ TEST(Decorator, DoesNotCallWhenRefusedAndHandsOverTheDecision) {
   EXPECT_FALSE(result.called());
   EXPECT_EQ(result.decision().retry_after, 250ms);
   EXPECT_EQ(calls, 0);
-  EXPECT_EQ(std::move(result).value_or(-1), -1);
+  EXPECT_EQ(result.value_or(-1), -1);
 }
 
 TEST(Decorator, TakesAFixedKeyInAnyKindOfString) {
@@ -201,9 +201,11 @@ TEST(Decorator, ResultsMayBeReferences) {
 
   const auto get_const = limited([&]() -> const int& { return stored; }, limiter);
   EXPECT_EQ(&*get_const(), &stored);
-  const auto give = limited([&]() -> int&& { return std::move(stored); }, limiter);
-  static_assert(std::is_same_v<decltype(*give()), int&&>);
-  EXPECT_EQ(*give(), 9);
+  std::string text = "given";
+  const auto give = limited([&]() -> std::string&& { return std::move(text); }, limiter);
+  static_assert(std::is_same_v<decltype(*give()), std::string&&>);
+  const std::string taken = *give();
+  EXPECT_EQ(taken, "given");
 
   limiter.answer = refuse(1s);
   EXPECT_FALSE(get());
@@ -234,6 +236,7 @@ TEST(Decorator, ResultsNeedNotBeCopyableOrMovable) {
   auto made = make(3);
   const std::unique_ptr<int> owned = *std::move(made);
   EXPECT_EQ(*owned, 3);
+  EXPECT_EQ(*make(5).value_or(nullptr), 5);
 
   const auto pin = limited([](int n) { return Pinned(n); }, limiter);
   EXPECT_EQ(pin(4)->value, 4);
@@ -258,9 +261,9 @@ TEST(Decorator, ArgumentsAreForwardedWithoutCopies) {
 
   limiter.answer = refuse(1s);
   auto kept = std::make_unique<std::string>("kept");
-  EXPECT_FALSE(take(std::move(kept)));
-  ASSERT_NE(kept, nullptr);  // a call that was not made takes nothing
-  EXPECT_EQ(*kept, "kept");
+  const std::string* const before = kept.get();
+  EXPECT_FALSE(take(static_cast<std::unique_ptr<std::string>&&>(kept)));
+  EXPECT_EQ(kept.get(), before);  // a call that was not made takes nothing
 
   limiter.answer = allow();
   int n = 1;
@@ -461,6 +464,7 @@ TEST(Decorator, ThreadsSharingOneCallableNeverHoldMoreThanAllowed) {
       },
       *limiter);
   std::vector<std::thread> threads;
+  threads.reserve(6);
   for (int t = 0; t < 6; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 200; ++i) (void)call();

@@ -321,13 +321,13 @@ TEST_F(Acquire, ClearWakesWaiters) {
 }
 
 TEST_F(Acquire, ARaisedLimitWakesWaiters) {
-  use(token_bucket(1, 1));
-  ASSERT_TRUE(limiter_->try_acquire("key"));
+  use(token_bucket(4, 1));
+  ASSERT_TRUE(limiter_->try_acquire("key", 4));
   ask("a", {1, 10s, 0});
-  ask("b", {4, 1000s, 0}, "key");
-  ASSERT_TRUE(limiter_->set_limit(token_bucket(5, 1), OnChange::kKeepUnits));
+  ask("b", {4, 10s, 0});
+  ASSERT_TRUE(limiter_->set_limit(token_bucket(6, 1), OnChange::kKeepUnits));
   EXPECT_THAT(advance(0s), ElementsAre(std::pair("a", Reason::kOk)));
-  ASSERT_TRUE(limiter_->set_limit(token_bucket(5, 1), OnChange::kReset));
+  ASSERT_TRUE(limiter_->set_limit(token_bucket(6, 1), OnChange::kReset));
   EXPECT_THAT(advance(0s), ElementsAre(std::pair("b", Reason::kOk)));
 }
 

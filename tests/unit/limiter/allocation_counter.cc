@@ -4,12 +4,19 @@
 #include <cerrno>
 #include <cstddef>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
+#define HEADGATE_THREAD_SANITIZER 1
+#elif defined(__SANITIZE_ADDRESS__)
 #define HEADGATE_SANITIZER_ALLOCATOR 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#if __has_feature(thread_sanitizer)
+#define HEADGATE_THREAD_SANITIZER 1
+#elif __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
 #define HEADGATE_SANITIZER_ALLOCATOR 1
 #endif
+#endif
+#ifdef HEADGATE_THREAD_SANITIZER
+#define HEADGATE_SANITIZER_ALLOCATOR 1
 #endif
 
 namespace {
@@ -75,5 +82,13 @@ void free(void* block) noexcept { __libc_free(block); }
 namespace headgate::test {
 
 std::uint64_t allocations() noexcept { return counted; }
+
+bool counts_aligned() noexcept {
+#ifdef HEADGATE_THREAD_SANITIZER
+  return false;
+#else
+  return true;
+#endif
+}
 
 }  // namespace headgate::test

@@ -70,7 +70,7 @@ TEST_P(Reserve, LaterCallersQueueBehindIt) {
 TEST_P(Reserve, CancelGivesTheRoomBack) {
   ASSERT_TRUE(limiter_->try_acquire("key", 4));
   const Decision before = limiter_->peek("key", 6);
-  Reservation reservation = limiter_->reserve("key", 6);
+  Reservation reservation = limiter_->reserve("key", 6, 1s);
   ASSERT_TRUE(reservation.ok());
   EXPECT_FALSE(limiter_->try_acquire("key"));
   reservation.cancel();
@@ -90,7 +90,7 @@ TEST_P(Reserve, CancelOfOneAheadGivesItsRoomBack) {
 
 TEST_P(Reserve, CancelTwiceGivesBackOnce) {
   ASSERT_TRUE(limiter_->try_acquire("key", 5));
-  Reservation reservation = limiter_->reserve("key", 2);
+  Reservation reservation = limiter_->reserve("key", 2, 1s);
   reservation.cancel();
   reservation.cancel();
   EXPECT_EQ(limiter_->remaining("key"), 5);
@@ -98,7 +98,7 @@ TEST_P(Reserve, CancelTwiceGivesBackOnce) {
 
 TEST_P(Reserve, OnlyTheObjectMovedToCancels) {
   ASSERT_TRUE(limiter_->try_acquire("key", 5));
-  Reservation first = limiter_->reserve("key", 2);
+  Reservation first = limiter_->reserve("key", 2, 1s);
   Reservation second = std::move(first);
   first.cancel();  // NOLINT: a moved-from reservation is harmless
   EXPECT_EQ(limiter_->remaining("key"), 3);
@@ -125,7 +125,7 @@ TEST_P(Reserve, AFailedOrEmptyOneHasNothingToGiveBack) {
 }
 
 TEST_P(Reserve, LettingItGoKeepsThePermits) {
-  { const Reservation reservation = limiter_->reserve("key", 6); }
+  EXPECT_TRUE(limiter_->reserve("key", 6).ok());
   EXPECT_EQ(limiter_->remaining("key"), 4);
 }
 
@@ -176,6 +176,18 @@ TEST(LeakyBucket, ATurnLaterThanMaxWaitIsNoReservation) {
   EXPECT_FALSE(limiter->reserve("key", 1, 3s - 1ns).ok()) << "there is room in the queue, but its turn comes too late";
   EXPECT_EQ(limiter->remaining("key"), 7);
   EXPECT_EQ(limiter->reserve("key", 1, 3s).delay(), 3s);
+}
+
+TEST(LeakyBucket, CancelLeavesTheTurnsOfOthersAlone) {
+  ManualClock clock(kStart);
+  const auto limiter = make(leaky_bucket(10, 9), clock);
+  Reservation first = limiter->reserve("key", 1, 1s);
+  Reservation second = limiter->reserve("key", 1, 1s);
+  ASSERT_EQ(second.delay(), 100ms);
+  first.cancel();
+  EXPECT_EQ(limiter->peek("key").delay, 200ms) << "the second turn is taken";
+  second.cancel();
+  EXPECT_EQ(limiter->try_acquire("key").delay, 100ms);
 }
 
 TEST(ConcurrencyReserve, SlotsCannotBeReservedAhead) {
