@@ -103,8 +103,9 @@ class Reservation {
   std::uint64_t low_ = 0;  // the key's hash
   std::uint64_t high_ = 0;
   Units permits_ = 0;
-  Nanos at_{0};
-  Nanos wall_at_{0};
+  Nanos at_{0};       // when it was charged for
+  Nanos wall_at_{0};  // the same by the wall clock
+  Nanos turn_{0};     // when its turn comes
 };
 
 // A wait under way; see MemoryLimiter::acquire_async.

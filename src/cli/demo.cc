@@ -268,10 +268,11 @@ std::string json_lines(const Scenario& scenario, const Run& run) {
 
 std::string introduction(const Terminal& terminal) {
   std::string text = terminal.paint("headgate demo", Ink::kBold) + "\n";
+  const int slots = slots_per_column(kSlots, terminal);
   const std::string words = fmt::format(
       "The same {} calls for each strategy: two short bursts, then a steady 2.5 a second. Virtual time, real limiter. "
-      "A column is {}, a mark is a call, the earliest at the bottom:",
-      arrivals(kSlot).size(), base::format_duration(kSlot * slots_per_column(kSlots, terminal)));
+      "A column is {} ({} for the quota), a mark is a call, the earliest at the bottom:",
+      arrivals(kSlot).size(), base::format_duration(kSlot * slots), base::format_duration(kCalendarSlot * slots));
   for (const std::string& line : wrap(words, terminal.width, 2)) text += line + "\n";
   text += "\n";
   for (const std::string& line : legend(terminal)) text += line + "\n";

@@ -88,7 +88,7 @@ struct MemoryLimiter::Impl {
         limits(options.limits_),
         queue({&clock, options.max_waiters_, options.own_thread_, limits.has(Strategy::kConcurrency),
                [this](const WaitQueue::Waiter& waiter, Nanos now) {
-                 return run(clamp(now), waiter.key, waiter.name, waiter.permits, {.effect = Effect::kCharge});
+                 return run(clamp(now), waiter.key, waiter.name, waiter.permits, {.count_denial = false});
                }}),
         follows_wall(limits.has(Strategy::kFixedWindow) || limits.has(Strategy::kQuota)),
         holds(limits.has(Strategy::kConcurrency)),
@@ -110,11 +110,12 @@ struct MemoryLimiter::Impl {
     Effect effect = Effect::kCharge;
     Nanos patience{0};
     Nanos* charged_after = nullptr;  // where to say how far ahead a reservation was charged
+    bool count_denial = true;
   };
 
   // Where every call about one key ends.
   Decision run(Nanos now, Hash128 key, std::string_view name, Units permits, How how) noexcept {
-    Ask ask{now, wall(now), how.effect, how.patience, 0};
+    Ask ask{now, wall(now), how.effect, how.patience, 0, how.count_denial};
     if (permits < 0) [[unlikely]]
       return refused(Verdict::kNever, Reason::kInvalidCost);
     if (holds && permits > 0 && how.effect != Effect::kNone) ask.lease = next_lease.fetch_add(1);
@@ -140,8 +141,19 @@ struct MemoryLimiter::Impl {
 
   Decision behind_the_queue(Nanos now, Hash128 key, std::string_view name, Units permits) noexcept {
     Decision decision = run(now, key, name, permits, {.effect = Effect::kNone});
-    if (decision.allowed()) decision = refused(Verdict::kNotYet, Reason::kLimited);
+    if (!decision.allowed()) return decision;
+    decision = run(now, key, name, 0, {.effect = Effect::kNone});  // as things stand
+    decision.verdict = Verdict::kNotYet;
+    decision.reason = Reason::kLimited;
     return decision;
+  }
+  // What try_acquire would say.
+  Decision look(Nanos now, Hash128 key, std::string_view name, Units permits) noexcept {
+    if (permits > 0 && would_overtake(key)) return behind_the_queue(now, key, name, permits);
+    return run(now, key, name, permits, {.effect = Effect::kNone});
+  }
+  void count_denial(Hash128 key, std::string_view name) noexcept {
+    store.count_denial({key, &limits.live(0), 0, name, true});
   }
 
   // The common case is written out so that the answer is built once, in its place: copying it would cost more than the
@@ -174,8 +186,11 @@ struct MemoryLimiter::Impl {
   }
   [[gnu::noinline]] Decision take_any(Nanos now, std::string_view key, Units permits) noexcept {
     const Hash128 hash = store.hash(key);
-    if (would_overtake(hash)) return behind_the_queue(now, hash, key, permits);
-    return run(now, hash, key, permits, {.effect = Effect::kCharge});
+    if (permits > 0 && would_overtake(hash)) {
+      count_denial(hash, key);
+      return behind_the_queue(now, hash, key, permits);
+    }
+    return run(now, hash, key, permits, {});
   }
 
   Clock& clock;
@@ -235,7 +250,10 @@ Decision MemoryLimiter::try_acquire_all_at(Nanos now, std::span<const Request> r
   for (const Request& request : requests) {
     if (request.permits < 0) return refused(Verdict::kNever, Reason::kInvalidCost);
     const Hash128 key = impl.store.hash(request.key);
-    if (impl.would_overtake(key)) return impl.behind_the_queue(now, key, request.key, request.permits);
+    if (request.permits > 0 && impl.would_overtake(key)) {
+      impl.count_denial(key, request.key);
+      return impl.behind_the_queue(now, key, request.key, request.permits);
+    }
     count += impl.plan(key, request.key, request.permits, charges.data() + count);
     charges_anything = charges_anything || request.permits > 0;
   }
@@ -286,9 +304,20 @@ WaitId MemoryLimiter::acquire_async(std::string_view key, const AcquireOptions& 
     done(refused(Verdict::kNever, Reason::kInvalidCost));
     return 0;
   }
+  const Hash128 hash = impl_->store.hash(key);
+  const Nanos now = clamp(impl_->clock.now());
+  // An attempt that fails is not counted: a wait is one call, however often it is tried.
+  auto counted = [impl = impl_.get(), hash, name = std::string(key), done = std::move(done)](const Decision& decision) {
+    if (!decision.allowed()) impl->count_denial(hash, name);
+    done(decision);
+  };
+  const Decision first = impl_->run(now, hash, key, options.permits, {.effect = Effect::kNone});
+  if (first.verdict == Verdict::kNever) {
+    counted(first);
+    return 0;
+  }
   const Nanos wait = std::clamp(options.max_wait, Nanos{0}, core::kLongestSpan);
-  return impl_->queue.add({impl_->store.hash(key), std::string(key), options.permits, options.priority,
-                           clamp(impl_->clock.now()) + wait, std::move(done)});
+  return impl_->queue.add({hash, std::string(key), options.permits, options.priority, now + wait, std::move(counted)});
 }
 
 bool MemoryLimiter::cancel(WaitId wait) { return impl_->queue.cancel(wait); }
@@ -303,7 +332,8 @@ Reservation MemoryLimiter::reserve_at(Nanos now, std::string_view key, Units per
   now = clamp(now);
   const Hash128 hash = impl_->store.hash(key);
   Reservation reservation;
-  if (impl_->would_overtake(hash)) {
+  if (permits > 0 && impl_->would_overtake(hash)) {
+    impl_->count_denial(hash, key);
     reservation.decision_ = impl_->behind_the_queue(now, hash, key, permits);
     return reservation;
   }
@@ -316,6 +346,7 @@ Reservation MemoryLimiter::reserve_at(Nanos now, std::string_view key, Units per
     reservation.high_ = hash.high;
     reservation.permits_ = permits;
     reservation.at_ = now + ahead;
+    reservation.turn_ = now + reservation.decision_.delay;
     reservation.wall_at_ = impl_->wall(now) + ahead;
   }
   return reservation;
@@ -329,6 +360,7 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
   high_ = other.high_;
   permits_ = other.permits_;
   at_ = other.at_;
+  turn_ = other.turn_;
   wall_at_ = other.wall_at_;
   return *this;
 }
@@ -346,6 +378,7 @@ void Reservation::cancel() noexcept {
       case Strategy::kConcurrency: impl.store.release(charges[i], decision_.lease, now); break;
       case Strategy::kFixedWindow:
       case Strategy::kQuota: impl.store.refund(charges[i], wall_at_, impl.wall(now)); break;
+      case Strategy::kLeakyBucket: impl.store.refund(charges[i], turn_, now); break;
       default: impl.store.refund(charges[i], at_, now);
     }
   }
@@ -383,7 +416,7 @@ Decision MemoryLimiter::peek(std::string_view key, Units permits) const noexcept
 }
 
 Decision MemoryLimiter::peek_at(Nanos now, std::string_view key, Units permits) const noexcept {
-  return impl_->run(clamp(now), impl_->store.hash(key), key, permits, {.effect = Effect::kNone});
+  return impl_->look(clamp(now), impl_->store.hash(key), key, permits);
 }
 
 Nanos MemoryLimiter::reset_time(std::string_view key) const noexcept {

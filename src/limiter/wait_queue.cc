@@ -44,7 +44,8 @@ WaitQueue::~WaitQueue() {
   std::vector<Finished> finished;
   {
     const std::lock_guard guard(mutex_);
-    for (auto& [id, entry] : entries_) finished.push_back(finish(entry->waiter, ended({}, Reason::kCancelled)));
+    for (auto& [id, entry] : entries_)
+      finished.push_back({std::move(entry->waiter.done), ended({}, Reason::kCancelled)});
     entries_.clear();
     lines_.clear();
     retries_.clear();
@@ -67,9 +68,8 @@ WaitId WaitQueue::add(Waiter waiter) {
   present_.fetch_add(1);
   const auto answer = [&](const Decision& decision) {
     present_.fetch_sub(1);
-    const Finished finished = finish(waiter, decision);
     lock.unlock();
-    finished.done(decision);
+    waiter.done(decision);
     return WaitId{0};
   };
   if (stopping_) return answer(ended({}, Reason::kCancelled));
@@ -106,16 +106,16 @@ WaitId WaitQueue::add(Waiter waiter) {
 }
 
 bool WaitQueue::cancel(WaitId id) {
-  Finished finished;
+  Done done;
   {
     const std::lock_guard guard(mutex_);
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;
-    finished = finish(found->second->waiter, ended({}, Reason::kCancelled));
+    done = std::move(found->second->waiter.done);
     remove(found->second.get());
   }
   wake_.notify_all();
-  finished.done(finished.decision);
+  done(ended({}, Reason::kCancelled));
   return true;
 }
 
@@ -198,15 +198,10 @@ void WaitQueue::serve(Lines::iterator line, Nanos now, std::vector<Finished>& fi
       return;
     }
     const bool last = line->second.entries.size() == 1;
-    finished.push_back(finish(first->waiter, final ? decision : ended(decision, Reason::kTimedOut)));
+    finished.push_back({std::move(first->waiter.done), final ? decision : ended(decision, Reason::kTimedOut)});
     remove(first);
     if (last) return;
   }
-}
-
-WaitQueue::Finished WaitQueue::finish(Waiter& waiter, const Decision& decision) const {
-  if (config_.settled) config_.settled(waiter, decision.allowed());
-  return {std::move(waiter.done), decision};
 }
 
 // The first of a line is tried once more, at its deadline; it is the only one for whom there could be room.
@@ -217,7 +212,7 @@ void WaitQueue::expire_first(std::vector<Finished>& finished) {
     set_retry(line, Nanos{0});
     return;
   }
-  finished.push_back(finish(entry->waiter, ended({}, Reason::kTimedOut)));
+  finished.push_back({std::move(entry->waiter.done), ended({}, Reason::kTimedOut)});
   remove(entry);
 }
 

@@ -34,15 +34,12 @@ class WaitQueue final : private ClockListener {
   };
   // Tries to take what the waiter wants. Called under the queue's lock; must not call the queue.
   using Attempt = std::function<Decision(const Waiter&, Nanos now)>;
-  // Told once per waiter how it ended, so that a call counts once however often it was tried. As above.
-  using Settled = std::function<void(const Waiter&, bool admitted)>;
   struct Config {
     Clock* clock = nullptr;
     std::size_t max_waiters = 0;
     bool own_thread = true;
     bool room_may_come_early = false;  // concurrency: a release is not announced by retry_after
     Attempt attempt;
-    Settled settled = {};
   };
 
   explicit WaitQueue(Config config);
@@ -106,7 +103,6 @@ class WaitQueue final : private ClockListener {
   // All below: under the lock.
   [[nodiscard]] Nanos now() const noexcept;
   void serve(Lines::iterator line, Nanos now, std::vector<Finished>& finished);
-  [[nodiscard]] Finished finish(Waiter& waiter, const Decision& decision) const;
   void expire_first(std::vector<Finished>& finished);
   void notice_wall_step(Nanos now);
   void set_retry(Lines::iterator line, Nanos at);

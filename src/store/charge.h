@@ -31,8 +31,9 @@ struct Ask {
   Nanos now{0};   // steady timeline
   Nanos wall{0};  // the calendar's reading at `now`
   Effect effect = Effect::kCharge;
-  Nanos patience{0};  // with kReserve
-  LeaseId lease = 0;  // under which concurrency is held
+  Nanos patience{0};         // with kReserve
+  LeaseId lease = 0;         // under which concurrency is held
+  bool count_denial = true;  // false: a denial is not the last word
 };
 
 // The answer for the whole plan; each charge has an Outcome of its own.

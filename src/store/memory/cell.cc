@@ -349,10 +349,15 @@ Outcome charge_holds(const CompiledLimit& limit, Word* w, Units cost, Nanos now,
 void refund(const CompiledLimit& limit, Word* w, bool& ahead, Units units, Nanos charged_at, Nanos now) noexcept {
   const auto& n = limit.numbers;
   switch (limit.strategy) {
-    case Strategy::kTokenBucket:
-    case Strategy::kLeakyBucket: {
+    case Strategy::kTokenBucket: {
       const BucketState state = load_bucket(w);
       save(refunded(state, core::token_bucket_refund(state, n.bucket, units), charged_at, now), w);
+      return;
+    }
+    case Strategy::kLeakyBucket: {
+      // Only the last turn can be given back: whoever has a later one would share it with the next to come.
+      const BucketState less = core::token_bucket_refund(load_bucket(w), n.bucket, units);
+      if (less.full_at <= charged_at) save(less, w);
       return;
     }
     case Strategy::kGcra: {

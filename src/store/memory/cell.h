@@ -74,7 +74,8 @@ inline constexpr Units kMostCounted = Units{1} << 53;
 [[nodiscard]] core::Outcome charge_if_fits(const core::CompiledLimit& limit, Word* words, bool& ahead, Units cost,
                                            Nanos now, LeaseId lease, bool& no_memory) noexcept;
 
-// Gives back what was charged at `charged_at`, as far as it still counts at `now`.
+// Gives back what was charged at `charged_at` (a leaky bucket: whose turn was then), as far as it still counts at
+// `now`.
 void refund(const core::CompiledLimit& limit, Word* words, bool& ahead, Units units, Nanos charged_at,
             Nanos now) noexcept;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <mutex>
 
 namespace headgate::store {
@@ -39,7 +40,9 @@ Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std:
     Shard& shard = shard_of(charges[0].key);
     const std::lock_guard guard(shard.lock);
     const Applied applied = apply_locked(charges, ask, outcomes);
-    if ((shard.acquired + shard.throttled) % kCallsPerSweep == 0) sweep(shard, 1, idle_before(ask));
+    // Not when only looking: `now` may be any instant then.
+    const bool passing = (shard.acquired + shard.throttled) % kCallsPerSweep == 0;
+    if (passing && ask.effect != Effect::kNone) sweep(shard, 1, idle_before(ask));
     return applied;
   }
 
@@ -104,7 +107,8 @@ Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& as
     // A cell named twice must have room for both.
     Units cost = charges[i].cost;
     for (std::size_t j = 0; j < i; ++j) {
-      if (charges[j].key == charges[i].key && charges[j].limit == charges[i].limit) cost += charges[j].cost;
+      if (charges[j].key != charges[i].key || charges[j].limit != charges[i].limit) continue;
+      if (__builtin_add_overflow(cost, charges[j].cost, &cost)) cost = std::numeric_limits<Units>::max();
     }
     outcomes[i] = judge_cell(shard_of(charges[i].key), charges[i], ask, cost);
     if (outcomes[i].wait == kNever || applied.wait == kNever) {
@@ -115,37 +119,80 @@ Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& as
     if (charges[i].limit->strategy() == Strategy::kConcurrency) reservable = false;
   }
 
-  const bool admitted =
-      applied.wait == Nanos{0} || (reservable && applied.wait != kNever && applied.wait <= ask.patience);
+  bool admitted = applied.wait == Nanos{0} || (reservable && applied.wait != kNever && applied.wait <= ask.patience);
+  if (admitted && reservable) admitted = turns_in_time(charges, ask, applied, outcomes);
   if (ask.effect != Effect::kNone && admitted) {
-    const Nanos wait = applied.wait;
-    for (std::size_t i = 0; i < charges.size(); ++i) {
-      if (charges[i].cost == 0) continue;
-      if (charge_cell(shard_of(charges[i].key), charges[i], ask, wait)) continue;
-      // No room for a new cell: take back what was charged before it. These cells are as they were but for rounding.
-      applied.store_full = true;
-      for (std::size_t j = 0; j < i; ++j) {
-        Shard& shard = shard_of(charges[j].key);
-        const CompiledLimit& limit = charges[j].limit->current();
-        const Place place = find(shard, charges[j].key, limit.strategy);
-        if (charges[j].cost == 0 || place.words == nullptr) continue;
-        bool ahead = place.ahead();
-        const Nanos at = time_for(limit, ask);
-        if (limit.strategy == Strategy::kConcurrency) {
-          core::concurrency_release(*hold_table(place.words), ask.lease, at);
-        } else {
-          store::refund(limit, place.words, ahead, charges[j].cost, at + wait, at);
-        }
-        *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
-      }
-      break;
-    }
-    applied.reserved = wait > Nanos{0} && !applied.store_full;
+    applied.store_full = !charge_all(charges, ask, applied.wait);
+    applied.reserved = applied.wait > Nanos{0} && !applied.store_full;
   }
-  if (ask.effect != Effect::kNone) {
-    for (const Charge& charge : charges) count(shard_of(charge.key), charge, admitted && !applied.store_full);
+  const bool taken = admitted && !applied.store_full;
+  if (ask.effect != Effect::kNone && (taken || ask.count_denial)) {
+    for (const Charge& charge : charges) count(shard_of(charge.key), charge, taken);
   }
   return applied;
+}
+
+bool MemoryStore::turns_in_time(std::span<const Charge> charges, const Ask& ask, Applied& applied,
+                                std::span<Outcome> outcomes) noexcept {
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    if (charges[i].limit->strategy() != Strategy::kLeakyBucket || charges[i].cost == 0) continue;
+    Ask then = ask;
+    then.now += applied.wait;
+    outcomes[i].delay = applied.wait + judge_cell(shard_of(charges[i].key), charges[i], then, charges[i].cost).delay;
+    if (outcomes[i].delay <= ask.patience) continue;
+    applied.wait = outcomes[i].delay - ask.patience;
+    return false;
+  }
+  return true;
+}
+
+bool MemoryStore::charge_all(std::span<const Charge> charges, const Ask& ask, Nanos wait) noexcept {
+  // New cells first: if there is no room for one, the cells that exist have not been touched.
+  std::uint64_t made = 0;
+  std::uint64_t charged = 0;
+  static_assert(kMaxCharges <= 64);
+  for (const bool make : {true, false}) {
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      const Charge& charge = charges[i];
+      const std::uint64_t bit = std::uint64_t{1} << i;
+      if (charge.cost == 0 || (charged & bit) != 0) continue;
+      Shard& shard = shard_of(charge.key);
+      const bool exists = find(shard, charge.key, charge.limit->strategy()).words != nullptr;
+      if (make && exists) continue;
+      if (!charge_cell(shard, charge, ask, wait)) {
+        take_back(charges, ask, wait, made, charged);
+        return false;
+      }
+      charged |= bit;
+      if (!exists) made |= bit;
+    }
+  }
+  return true;
+}
+
+void MemoryStore::take_back(std::span<const Charge> charges, const Ask& ask, Nanos wait, std::uint64_t made,
+                            std::uint64_t charged) noexcept {
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const Charge& charge = charges[i];
+    Shard& shard = shard_of(charge.key);
+    if (((made >> i) & 1) != 0) {
+      erase(shard, charge);
+      continue;
+    }
+    const CompiledLimit& limit = charge.limit->current();
+    const Place place = find(shard, charge.key, limit.strategy);
+    if (((charged >> i) & 1) == 0 || place.words == nullptr) continue;
+    bool ahead = place.ahead();
+    const Nanos at = time_for(limit, ask);
+    if (limit.strategy == Strategy::kConcurrency) {
+      core::concurrency_release(*hold_table(place.words), ask.lease, at);
+    } else if (limit.strategy == Strategy::kLeakyBucket) {
+      store::save(core::token_bucket_refund(load_bucket(place.words), limit.numbers.bucket, charge.cost), place.words);
+    } else {
+      store::refund(limit, place.words, ahead, charge.cost, at + wait, at);
+    }
+    *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
+  }
 }
 
 void MemoryStore::count(Shard& shard, const Charge& charge, bool admitted) noexcept {
@@ -157,8 +204,23 @@ void MemoryStore::count(Shard& shard, const Charge& charge, bool admitted) noexc
   }
   if (records_ == nullptr) return;
   Records& records = records_of(shard);
-  const auto found = records.find(record_key(charge.key));
-  if (found != records.end()) ++(admitted ? found->second.acquired : found->second.throttled);
+  auto found = records.find(record_key(charge.key));
+  if (found == records.end()) {
+    // A record lives as long as its cell: nobody can fill the memory with keys that were never admitted.
+    if (find(shard, charge.key, charge.limit->strategy()).words == nullptr) return;
+    try {
+      found = records.try_emplace(record_key(charge.key), KeyRecord{std::string(charge.name), 0, 0}).first;
+    } catch (const std::bad_alloc&) {
+      return;  // the key is limited all the same; only its name is not known
+    }
+  }
+  ++(admitted ? found->second.acquired : found->second.throttled);
+}
+
+void MemoryStore::count_denial(const Charge& charge) noexcept {
+  Shard& shard = shard_of(charge.key);
+  const std::lock_guard guard(shard.lock);
+  count(shard, charge, false);
 }
 
 void MemoryStore::bring_up_to_date(const LiveLimit& live, std::uint32_t generation, std::uint32_t own, Word* words,
@@ -174,7 +236,8 @@ Outcome MemoryStore::judge_cell(Shard& shard, const Charge& charge, const Ask& a
   const std::uint32_t generation = charge.limit->generation();
   const CompiledLimit& limit = charge.limit->entry(generation).limit;
   const Nanos now = time_for(limit, ask);
-  const Units judged = std::min(cost, limit.most);
+  // What can never fit is read as things stand.
+  const Units judged = cost > limit.most ? 0 : cost;
   static constexpr std::array<Word, 4> kNew{};
   const Place place = find(shard, charge.key, limit.strategy);
   Outcome outcome;
@@ -197,13 +260,7 @@ Outcome MemoryStore::judge_cell(Shard& shard, const Charge& charge, const Ask& a
     if (owns) *place.high = Tag::with(*place.high, ahead, generation);
     outcome = judge(limit, words, ahead, judged, now);
   }
-  if (cost > limit.most) {
-    // As things stand, for `remaining`; but no wait could help.
-    if (outcome.fits())
-      outcome = judge(limit, place.words != nullptr ? place.words : kNew.data(),
-                      place.words != nullptr && place.ahead(), 0, now);
-    outcome.wait = kNever;
-  }
+  if (cost > limit.most) outcome.wait = kNever;
   outcome.limit = limit.limit;
   return outcome;
 }
@@ -240,15 +297,7 @@ MemoryStore::Place MemoryStore::find(Shard& shard, const base::Hash128& key, Str
 MemoryStore::Place MemoryStore::insert(Shard& shard, const Charge& charge, Strategy strategy,
                                        Nanos idle_before) noexcept {
   sweep(shard, kBucketsPerInsert, idle_before);
-  const Place place = place_new(shard, charge.key.low, Tag::identity(charge.key.high, strategy), idle_before);
-  if (place.words != nullptr && records_ != nullptr && charge.counted) {
-    try {
-      records_of(shard).try_emplace(record_key(charge.key), KeyRecord{std::string(charge.name), 0, 0});
-    } catch (const std::bad_alloc&) {
-      // The key is limited all the same; only its name is not known.
-    }
-  }
-  return place;
+  return place_new(shard, charge.key.low, Tag::identity(charge.key.high, strategy), idle_before);
 }
 
 MemoryStore::Place MemoryStore::place_new(Shard& shard, std::uint64_t low, std::uint64_t high,
@@ -347,16 +396,20 @@ bool MemoryStore::renew(const Charge& charge, LeaseId lease, Nanos now) noexcept
 void MemoryStore::clear(const Charge& charge) noexcept {
   Shard& shard = shard_of(charge.key);
   const std::lock_guard guard(shard.lock);
-  const auto erase = [&](auto& table) {
+  erase(shard, charge);
+}
+
+void MemoryStore::erase(Shard& shard, const Charge& charge) noexcept {
+  const auto erase_from = [&](auto& table) {
     auto* cell = table.find(charge.key.low, Tag::identity(charge.key.high, charge.limit->strategy()));
     if (cell == nullptr) return;
     forget(shard, cell->low, cell->high);
     table.erase(cell);
   };
   if (words_of(charge.limit->strategy()) == 2) {
-    erase(shard.small);
+    erase_from(shard.small);
   } else {
-    erase(shard.large);
+    erase_from(shard.large);
   }
 }
 

@@ -67,8 +67,11 @@ class MemoryStore {
   // Fetches the cells of several keys ahead of the calls that need them.
   void prefetch(std::span<const base::Hash128> keys, Strategy strategy) const noexcept;
 
-  // Gives back what was charged at charged_at (by the steady timeline, or the wall clock for limits that follow it).
+  // Gives back what was charged at charged_at (by the steady timeline, or the wall clock for limits that follow it; for
+  // a leaky bucket, the instant of its turn).
   void refund(const Charge& charge, Nanos charged_at, Nanos now) noexcept;
+  // Counts a denial that was decided elsewhere, or was asked not to be counted when it was.
+  void count_denial(const Charge& charge) noexcept;
   bool release(const Charge& charge, LeaseId lease, Nanos now) noexcept;
   bool renew(const Charge& charge, LeaseId lease, Nanos now) noexcept;
   void clear(const Charge& charge) noexcept;
@@ -122,6 +125,15 @@ class MemoryStore {
   Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
   [[nodiscard]] core::Outcome judge_cell(Shard& shard, const Charge& charge, const Ask& ask, Units cost) noexcept;
   [[nodiscard]] bool charge_cell(Shard& shard, const Charge& charge, const Ask& ask, Nanos wait) noexcept;
+  // Whether every leaky bucket's turn comes within the caller's patience; says in the outcomes when it does.
+  [[nodiscard]] bool turns_in_time(std::span<const Charge> charges, const Ask& ask, Applied& applied,
+                                   std::span<core::Outcome> outcomes) noexcept;
+  // False: there was no room for a new cell, and everything is as it was (but for rounding, where memory ran out).
+  [[nodiscard]] bool charge_all(std::span<const Charge> charges, const Ask& ask, Nanos wait) noexcept;
+  // Bit i of `made` and `charged`: the i-th charge made its cell, was written.
+  void take_back(std::span<const Charge> charges, const Ask& ask, Nanos wait, std::uint64_t made,
+                 std::uint64_t charged) noexcept;
+  void erase(Shard& shard, const Charge& charge) noexcept;
   [[nodiscard]] Place find(Shard& shard, const base::Hash128& key, Strategy strategy) const noexcept;
   [[nodiscard]] Place insert(Shard& shard, const Charge& charge, Strategy strategy, Nanos idle_before) noexcept;
   void bring_up_to_date(const LiveLimit& live, std::uint32_t generation, std::uint32_t own, Word* words, bool& ahead,

@@ -161,8 +161,9 @@ struct SavedCell {
 
 Word get_between(Reader& in, Word least, Word most) {
   const Word word = in.get<Word>();
-  if (word < least || word > most) in.fail();
-  return word;
+  if (word >= least && word <= most) return word;
+  in.fail();
+  return least;
 }
 
 Word get_instant(Reader& in, Nanos shift) {

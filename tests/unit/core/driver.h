@@ -30,9 +30,10 @@ class OneCell {
     if (outcome.fits() && cost > 0) charge(cost, now, false, lease);
     return outcome;
   }
-  // Takes the units for the instant at which they fit, and returns it.
-  Nanos reserve(Units cost, Nanos now) {
-    const Nanos wait = peek(cost, now).wait;
+  // Takes the units for the instant at which they fit, or later where another limit of the same call does not fit yet,
+  // and returns it.
+  Nanos reserve(Units cost, Nanos now, Nanos later = Nanos{0}) {
+    const Nanos wait = peek(cost, now).wait + later;
     charge(cost, now + wait, wait > 0ns, 0);
     return now + wait;
   }

@@ -100,8 +100,9 @@ RC_GTEST_PROP(SlidingWindowCounter, ReservationsCountInTheirWindowAndNobodyIsAdm
     RC_ASSERT(model.fits(cost, now + last.wait));
     if (!last.fits()) RC_ASSERT(!model.fits(cost, now + last.wait - 1ns));
     if (cost > 0 && (move.act < 5 || last.fits())) {
-      const Nanos at = cell.reserve(cost, now);
-      RC_ASSERT(at == now + last.wait);
+      const Nanos later = move.act < 2 ? length * move.amount / 300 : 0ns;
+      const Nanos at = cell.reserve(cost, now, later);
+      RC_ASSERT(at == now + last.wait + later);
       if (at > now) {
         model.reserve(cost, at);
       } else {

@@ -187,8 +187,9 @@ RC_GTEST_PROP(SlidingWindow, ReservedUnitsCountAtTheirInstantAndThePromiseHolds,
     RC_ASSERT(model.fits(cost, now + last.wait));
     if (!last.fits()) RC_ASSERT(!model.fits(cost, now + last.wait - 1ns));
     if (cost > 0 && move.act < 5) {
-      const Nanos at = cell.reserve(cost, now);
-      RC_ASSERT(at == now + last.wait);
+      const Nanos later = move.act < 2 ? length * move.amount / 300 : 0ns;
+      const Nanos at = cell.reserve(cost, now, later);
+      RC_ASSERT(at == now + last.wait + later);
       RC_ASSERT(at >= latest);  // nobody overtakes a reservation
       latest = at;
       if (at > now) {
@@ -216,6 +217,14 @@ TEST(SlidingWindow, NobodyIsAdmittedBeforeAReservation) {
   EXPECT_EQ(cell.peek(0, 105s).reset_after, 15s);
   EXPECT_FALSE(cell.take(1, 119s).fits());
   EXPECT_TRUE(cell.take(1, 120s).fits());
+}
+
+TEST(SlidingWindow, AReservationThatAnotherLimitPutOffIsNotOvertaken) {
+  OneCell cell(window(10, 10s));
+  EXPECT_EQ(cell.reserve(1, 100s, 50s), 150s);
+  EXPECT_EQ(cell.peek(1, 105s).wait, 45s);
+  EXPECT_EQ(cell.peek(10, 105s).wait, 55s);
+  EXPECT_TRUE(cell.take(1, 150s).fits());
 }
 
 TEST(SlidingWindow, ACancelledReservationIsGivenBackAndWhatWasAdmittedBeforeItStillCounts) {

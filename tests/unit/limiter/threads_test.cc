@@ -105,6 +105,23 @@ TEST_P(ConcurrentCallers, MixEveryCallWithoutExceedingTheLimit) {
   EXPECT_EQ(admitted, 10);
 }
 
+// Long enough that a lost update would show without a sanitizer.
+TEST(ConcurrentTokenBucket, HandsOutExactlyItsCapacity) {
+  constexpr Units kCapacity = 200'000;
+  ManualClock clock(kStart);
+  for (const int threads : {2, 4, 8}) {
+    const auto limiter = make(token_bucket(kCapacity, 1), clock);
+    std::atomic<Units> admitted{0};
+    in_threads(threads, [&](int) {
+      Units own = 0;
+      while (limiter->try_acquire("key")) ++own;
+      admitted += own;
+    });
+    EXPECT_EQ(admitted, kCapacity);
+    EXPECT_EQ(limiter->remaining("key"), 0);
+  }
+}
+
 TEST(ConcurrentChange, OfTheLimitIsSeenWholeOrNotAtAll) {
   ManualClock clock(kStart);
   const auto limiter = make(token_bucket(10, 10), clock);
@@ -142,6 +159,7 @@ TEST(ConcurrentLeases, NeverExceedTheMaximumWhileTheyComeAndGo) {
       int seen = most;
       while (now > seen && !most.compare_exchange_weak(seen, now)) {
       }
+      std::this_thread::yield();  // while holding, so that others come and find no room
       --holding;
       ++held;
       EXPECT_TRUE(limiter->release("key", decision.lease));
@@ -168,6 +186,7 @@ TEST(ConcurrentWaiters, AreWokenByEveryRelease) {
       while (now > seen && !most.compare_exchange_weak(seen, now)) {
       }
       ++served;
+      std::this_thread::yield();
       --holding;
       EXPECT_TRUE(limiter->release("key", decision.lease));
     }

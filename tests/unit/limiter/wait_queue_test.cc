@@ -136,34 +136,5 @@ TEST_F(WaitQueueTest, HasWaitersIsPerKey) {
   EXPECT_FALSE(queue.has_waiters({2, 1}));
 }
 
-TEST_F(WaitQueueTest, SaysOnceHowEachCallEnded) {
-  std::vector<std::string> ends;
-  {
-    WaitQueue queue({&clock_, 2, false, true, [this](const WaitQueue::Waiter&, Nanos) { return answer_; },
-                     [&](const WaitQueue::Waiter& who, bool admitted) {
-                       ends.push_back((admitted ? "admitted " : "denied ") + who.name);
-                     }});
-    queue.add(waiter("late", 1s));
-    const WaitId cancelled = queue.add(waiter("cancelled", 10s));
-    queue.add(waiter("turned away", 10s));
-    queue.cancel(cancelled);
-    queue.add(waiter("behind", 1s));
-    queue.add(waiter("impatient", 0s));
-    clock_.advance(1s);
-    queue.poll();
-    answer_ = allowed();
-    queue.add(waiter("at once", 1s));
-    answer_ = in(1s);
-    queue.add(waiter("served", 10s));
-    answer_ = allowed();
-    clock_.advance(1s);
-    queue.poll();
-    answer_ = in(1s);
-    queue.add(waiter("left", 10s));
-  }
-  EXPECT_EQ(ends, (std::vector<std::string>{"denied turned away", "denied cancelled", "denied impatient", "denied late",
-                                            "denied behind", "admitted at once", "admitted served", "denied left"}));
-}
-
 }  // namespace
 }  // namespace headgate::test

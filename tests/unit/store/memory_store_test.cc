@@ -180,15 +180,15 @@ RC_GTEST_PROP(MemoryStore, LookingAheadAtALimitThatHasChangedChangesNothing, ())
   }
 }
 
-class EveryStrategy : public testing::TestWithParam<Strategy> {
+class EveryStore : public testing::TestWithParam<Strategy> {
  protected:
   [[nodiscard]] LiveLimit& live() const { return limits_.of(GetParam()); }
   Limits limits_{Size{}};
   MemoryStore store_{{.max_cells = 1000, .seed = 7}};
 };
-INSTANTIATE_TEST_SUITE_P(MemoryStore, EveryStrategy, testing::ValuesIn(all_strategies()), StrategyName());
+INSTANTIATE_TEST_SUITE_P(MemoryStore, EveryStore, testing::ValuesIn(all_strategies()), StrategyName());
 
-TEST_P(EveryStrategy, APlanWithOneDenialLeavesEveryCellAsItWas) {
+TEST_P(EveryStore, APlanWithOneDenialLeavesEveryCellAsItWas) {
   // Every other strategy has room, this one has not.
   std::vector<Oracle::Part> parts;
   for (const Strategy strategy : all_strategies()) {
@@ -215,7 +215,7 @@ TEST_P(EveryStrategy, APlanWithOneDenialLeavesEveryCellAsItWas) {
   EXPECT_EQ(store_.totals().throttled, totals.throttled + parts.size());
 }
 
-TEST_P(EveryStrategy, ACellNamedTwiceMustHaveRoomForBoth) {
+TEST_P(EveryStore, ACellNamedTwiceMustHaveRoomForBoth) {
   const Ask ask{kStart, kStart, Effect::kCharge, Nanos{0}, next_lease()};
   ASSERT_TRUE(take(store_, live(), "key-1", 1, kStart));
   EXPECT_GT(apply_plan(store_, limits_, {{1, GetParam(), 6}, {1, GetParam(), 4}}, ask).wait, Nanos{0}) << "ten of nine";
@@ -224,13 +224,13 @@ TEST_P(EveryStrategy, ACellNamedTwiceMustHaveRoomForBoth) {
   EXPECT_EQ(look(store_, live(), "key-1", 0, kStart).remaining, 0);
 }
 
-TEST_P(EveryStrategy, CostsOnOneCellThatTogetherNeverFitAreNever) {
+TEST_P(EveryStore, CostsOnOneCellThatTogetherNeverFitAreNever) {
   const Ask ask{kStart, kStart, Effect::kCharge, Nanos{0}, next_lease()};
   EXPECT_EQ(apply_plan(store_, limits_, {{1, GetParam(), 6}, {1, GetParam(), 5}}, ask).wait, kNever);
   EXPECT_EQ(apply_plan(store_, limits_, {{1, GetParam(), 6}, {2, GetParam(), 5}}, ask).wait, Nanos{0});
 }
 
-TEST_P(EveryStrategy, ACostThatCanNeverFitIsNeverEvenNearTheEndOfTheIntegers) {
+TEST_P(EveryStore, ACostThatCanNeverFitIsNeverEvenNearTheEndOfTheIntegers) {
   constexpr Units kHuge = std::numeric_limits<Units>::max();
   const Ask ask{kStart, kStart, Effect::kCharge, Nanos{0}, next_lease()};
   EXPECT_EQ(apply_plan(store_, limits_, {{1, GetParam(), 11}}, ask).wait, kNever);
@@ -241,7 +241,7 @@ TEST_P(EveryStrategy, ACostThatCanNeverFitIsNeverEvenNearTheEndOfTheIntegers) {
   EXPECT_EQ(store_.totals().cells, 0U);
 }
 
-TEST_P(EveryStrategy, ACostThatCanNeverFitReadsAChangedLimitAsThingsStand) {
+TEST_P(EveryStore, ACostThatCanNeverFitReadsAChangedLimitAsThingsStand) {
   ASSERT_TRUE(take(store_, live(), "key-1", 5, kStart));
   store_.change(live(), compile(limit_of(GetParam(), {.limit = 20})), OnChange::kKeepUnits);
   const Outcome never = look(store_, live(), "key-1", 21, kStart);
@@ -249,14 +249,14 @@ TEST_P(EveryStrategy, ACostThatCanNeverFitReadsAChangedLimitAsThingsStand) {
   EXPECT_EQ(never.remaining, look(store_, live(), "key-1", 0, kStart).remaining);
 }
 
-TEST_P(EveryStrategy, NothingIsChargedForACostOfNothing) {
+TEST_P(EveryStore, NothingIsChargedForACostOfNothing) {
   EXPECT_TRUE(take(store_, live(), "key-1", 0, kStart));
   EXPECT_EQ(store_.totals().cells, 0U);
   ASSERT_TRUE(take(store_, live(), "key-1", 10, kStart));
   EXPECT_TRUE(take(store_, live(), "key-1", 0, kStart));
 }
 
-TEST_P(EveryStrategy, AClearedKeyIsAsIfNeverSeen) {
+TEST_P(EveryStore, AClearedKeyIsAsIfNeverSeen) {
   ASSERT_TRUE(take(store_, live(), "key-1", 10, kStart));
   ASSERT_TRUE(take(store_, live(), "key-2", 10, kStart));
   store_.clear({store_.hash("key-1"), &live(), 0, "", true});
@@ -267,7 +267,7 @@ TEST_P(EveryStrategy, AClearedKeyIsAsIfNeverSeen) {
   EXPECT_EQ(store_.totals().cells, 1U);
 }
 
-TEST_P(EveryStrategy, ARefundGivesBackWhatIsRefunded) {
+TEST_P(EveryStore, ARefundGivesBackWhatIsRefunded) {
   ASSERT_TRUE(take(store_, live(), "key-1", 10, kStart));
   store_.refund({store_.hash("key-1"), &live(), 4, "", true}, kStart, kStart);
   store_.refund({store_.hash("never seen"), &live(), 4, "", true}, kStart, kStart);
@@ -276,7 +276,7 @@ TEST_P(EveryStrategy, ARefundGivesBackWhatIsRefunded) {
   EXPECT_EQ(store_.totals().cells, 1U);
 }
 
-TEST_P(EveryStrategy, AReservationIsTakenAtTheInstantAtWhichItFits) {
+TEST_P(EveryStore, AReservationIsTakenAtTheInstantAtWhichItFits) {
   ASSERT_TRUE(take(store_, live(), "key-1", 10, kStart));
   const Outcome later = look(store_, live(), "key-1", 5, kStart);
   const Charge charge{store_.hash("key-1"), &live(), 5, "", true};
@@ -296,7 +296,7 @@ TEST_P(EveryStrategy, AReservationIsTakenAtTheInstantAtWhichItFits) {
   EXPECT_LE(then.remaining, 5);
 }
 
-TEST_P(EveryStrategy, AReservationThatFitsNowIsAnOrdinaryCharge) {
+TEST_P(EveryStore, AReservationThatFitsNowIsAnOrdinaryCharge) {
   const Charge charge{store_.hash("key-1"), &live(), 5, "", true};
   const Applied applied = apply(store_, charge, {kStart, kStart, Effect::kReserve, 1h, next_lease()});
   EXPECT_EQ(applied.wait, Nanos{0});
