@@ -95,8 +95,12 @@ BucketState carry_bucket(BucketState state, const BucketScale& from, const Bucke
 }
 
 // A bucket refills whoever drew on it, so units charged a while ago may have come back already: they must not come
-// twice. `less` is the state with all of them given back.
-BucketState refunded(BucketState state, BucketState less, Nanos charged_at, Nanos now) noexcept {
+// twice. And where somebody has reserved what is yet to be refilled, only the last to do so can give it back: the
+// others keep the instants they were told, and the refill until then is theirs. `less` is the state with all of it
+// given back, `fill` the time in which the bucket refills.
+BucketState refunded(BucketState state, BucketState less, Nanos fill, Nanos charged_at, Nanos now) noexcept {
+  const Nanos last_acts_at = state.full_at - fill;
+  if (last_acts_at > now && std::chrono::abs(last_acts_at - charged_at) > Nanos{1}) return state;
   if (now > charged_at) less.full_at += now - charged_at;
   return less.full_at < state.full_at ? less : state;
 }
@@ -351,7 +355,8 @@ void refund(const CompiledLimit& limit, Word* w, bool& ahead, Units units, Nanos
   switch (limit.strategy) {
     case Strategy::kTokenBucket: {
       const BucketState state = load_bucket(w);
-      save(refunded(state, core::token_bucket_refund(state, n.bucket, units), charged_at, now), w);
+      save(refunded(state, core::token_bucket_refund(state, n.bucket, units), Nanos{n.bucket.fill}, charged_at, now),
+           w);
       return;
     }
     case Strategy::kLeakyBucket: {
@@ -363,7 +368,7 @@ void refund(const CompiledLimit& limit, Word* w, bool& ahead, Units units, Nanos
     case Strategy::kGcra: {
       const GcraState state{Nanos{w[0]}};
       const BucketState less{core::gcra_refund(state, n.gcra, units).full_at, 0};
-      w[0] = refunded({state.full_at, 0}, less, charged_at, now).full_at.count();
+      w[0] = refunded({state.full_at, 0}, less, n.gcra.tolerance, charged_at, now).full_at.count();
       return;
     }
     case Strategy::kFixedWindow:

@@ -103,14 +103,17 @@ Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& as
                                   std::span<Outcome> outcomes) noexcept {
   Applied applied;
   bool reservable = ask.effect == Effect::kReserve;
+  // Read once: a limit may change meanwhile, and what was judged by one set of numbers must be charged by it.
+  Generations generations;
   for (std::size_t i = 0; i < charges.size(); ++i) {
+    generations[i] = charges[i].limit->generation();
     // A cell named twice must have room for both.
     Units cost = charges[i].cost;
     for (std::size_t j = 0; j < i; ++j) {
       if (charges[j].key != charges[i].key || charges[j].limit != charges[i].limit) continue;
       if (__builtin_add_overflow(cost, charges[j].cost, &cost)) cost = std::numeric_limits<Units>::max();
     }
-    outcomes[i] = judge_cell(shard_of(charges[i].key), charges[i], ask, cost);
+    outcomes[i] = judge_cell(charges[i], generations[i], ask, cost);
     if (outcomes[i].wait == kNever || applied.wait == kNever) {
       applied.wait = kNever;
     } else {
@@ -120,9 +123,9 @@ Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& as
   }
 
   bool admitted = applied.wait == Nanos{0} || (reservable && applied.wait != kNever && applied.wait <= ask.patience);
-  if (admitted && reservable) admitted = turns_in_time(charges, ask, applied, outcomes);
+  if (admitted && reservable) admitted = turns_in_time(charges, generations, ask, applied, outcomes);
   if (ask.effect != Effect::kNone && admitted) {
-    applied.store_full = !charge_all(charges, ask, applied.wait);
+    applied.store_full = !charge_all(charges, generations, ask, applied.wait);
     applied.reserved = applied.wait > Nanos{0} && !applied.store_full;
   }
   const bool taken = admitted && !applied.store_full;
@@ -132,13 +135,13 @@ Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& as
   return applied;
 }
 
-bool MemoryStore::turns_in_time(std::span<const Charge> charges, const Ask& ask, Applied& applied,
-                                std::span<Outcome> outcomes) noexcept {
+bool MemoryStore::turns_in_time(std::span<const Charge> charges, const Generations& generations, const Ask& ask,
+                                Applied& applied, std::span<Outcome> outcomes) noexcept {
   for (std::size_t i = 0; i < charges.size(); ++i) {
     if (charges[i].limit->strategy() != Strategy::kLeakyBucket || charges[i].cost == 0) continue;
     Ask then = ask;
     then.now += applied.wait;
-    outcomes[i].delay = applied.wait + judge_cell(shard_of(charges[i].key), charges[i], then, charges[i].cost).delay;
+    outcomes[i].delay = applied.wait + judge_cell(charges[i], generations[i], then, charges[i].cost).delay;
     if (outcomes[i].delay <= ask.patience) continue;
     applied.wait = outcomes[i].delay - ask.patience;
     return false;
@@ -146,7 +149,8 @@ bool MemoryStore::turns_in_time(std::span<const Charge> charges, const Ask& ask,
   return true;
 }
 
-bool MemoryStore::charge_all(std::span<const Charge> charges, const Ask& ask, Nanos wait) noexcept {
+bool MemoryStore::charge_all(std::span<const Charge> charges, const Generations& generations, const Ask& ask,
+                             Nanos wait) noexcept {
   // New cells first: if there is no room for one, the cells that exist have not been touched.
   std::uint64_t made = 0;
   std::uint64_t charged = 0;
@@ -159,8 +163,8 @@ bool MemoryStore::charge_all(std::span<const Charge> charges, const Ask& ask, Na
       Shard& shard = shard_of(charge.key);
       const bool exists = find(shard, charge.key, charge.limit->strategy()).words != nullptr;
       if (make && exists) continue;
-      if (!charge_cell(shard, charge, ask, wait)) {
-        take_back(charges, ask, wait, made, charged);
+      if (!charge_cell(charge, generations[i], ask, wait)) {
+        take_back(charges, generations, ask, wait, {made, charged});
         return false;
       }
       charged |= bit;
@@ -170,18 +174,18 @@ bool MemoryStore::charge_all(std::span<const Charge> charges, const Ask& ask, Na
   return true;
 }
 
-void MemoryStore::take_back(std::span<const Charge> charges, const Ask& ask, Nanos wait, std::uint64_t made,
-                            std::uint64_t charged) noexcept {
+void MemoryStore::take_back(std::span<const Charge> charges, const Generations& generations, const Ask& ask, Nanos wait,
+                            Progress progress) noexcept {
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const Charge& charge = charges[i];
     Shard& shard = shard_of(charge.key);
-    if (((made >> i) & 1) != 0) {
+    if (((progress.made >> i) & 1) != 0) {
       erase(shard, charge);
       continue;
     }
-    const CompiledLimit& limit = charge.limit->current();
+    const CompiledLimit& limit = charge.limit->entry(generations[i]).limit;
     const Place place = find(shard, charge.key, limit.strategy);
-    if (((charged >> i) & 1) == 0 || place.words == nullptr) continue;
+    if (((progress.charged >> i) & 1) == 0 || place.words == nullptr) continue;
     bool ahead = place.ahead();
     const Nanos at = time_for(limit, ask);
     if (limit.strategy == Strategy::kConcurrency) {
@@ -232,32 +236,32 @@ void MemoryStore::bring_up_to_date(const LiveLimit& live, std::uint32_t generati
   }
 }
 
-Outcome MemoryStore::judge_cell(Shard& shard, const Charge& charge, const Ask& ask, Units cost) noexcept {
-  const std::uint32_t generation = charge.limit->generation();
+Outcome MemoryStore::judge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Units cost) noexcept {
   const CompiledLimit& limit = charge.limit->entry(generation).limit;
   const Nanos now = time_for(limit, ask);
   // What can never fit is read as things stand.
   const Units judged = cost > limit.most ? 0 : cost;
   static constexpr std::array<Word, 4> kNew{};
-  const Place place = find(shard, charge.key, limit.strategy);
+  const Place place = find(shard_of(charge.key), charge.key, limit.strategy);
   Outcome outcome;
   if (place.words == nullptr) {
     outcome = judge(limit, kNew.data(), false, judged, now);
   } else if (Tag::generation(*place.high) == (generation & Tag::kGenerationMask)) {
     outcome = judge(limit, place.words, place.ahead(), judged, now);
   } else {
-    // Strategies that own memory carry over the same at any time, so in place; the others on a copy, since `now` may be
-    // anything when nothing is to be charged.
+    // In place, so that waiting as long as told is enough; but on a copy when only looking, since `now` may be anything
+    // then. Strategies that own memory carry over the same at any time.
     bool ahead = place.ahead();
     std::array<Word, 4> copy{};
     Word* words = place.words;
-    const bool owns = limit.strategy == Strategy::kSlidingWindow || limit.strategy == Strategy::kConcurrency;
-    if (!owns) {
+    const bool in_place = ask.effect != Effect::kNone || limit.strategy == Strategy::kSlidingWindow ||
+                          limit.strategy == Strategy::kConcurrency;
+    if (!in_place) {
       std::copy_n(place.words, words_of(limit.strategy), copy.begin());
       words = copy.data();
     }
     bring_up_to_date(*charge.limit, generation, Tag::generation(*place.high), words, ahead, now);
-    if (owns) *place.high = Tag::with(*place.high, ahead, generation);
+    if (in_place) *place.high = Tag::with(*place.high, ahead, generation);
     outcome = judge(limit, words, ahead, judged, now);
   }
   if (cost > limit.most) outcome.wait = kNever;
@@ -265,8 +269,8 @@ Outcome MemoryStore::judge_cell(Shard& shard, const Charge& charge, const Ask& a
   return outcome;
 }
 
-bool MemoryStore::charge_cell(Shard& shard, const Charge& charge, const Ask& ask, Nanos wait) noexcept {
-  const std::uint32_t generation = charge.limit->generation();
+bool MemoryStore::charge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Nanos wait) noexcept {
+  Shard& shard = shard_of(charge.key);
   const CompiledLimit& limit = charge.limit->entry(generation).limit;
   const Nanos now = time_for(limit, ask);
   Place place = find(shard, charge.key, limit.strategy);

@@ -4,6 +4,7 @@
 // no policies, no clock and no names (unless it is asked to keep them).
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -111,6 +112,7 @@ class MemoryStore {
   static_assert(sizeof(Shard) == 64);
 
   static constexpr std::uint64_t kCallsPerSweep = 64;
+  using Generations = std::array<std::uint32_t, kMaxCharges>;  // of the limits of a plan
 
   // Where a charge's cell is, or nullptr.
   struct Place {
@@ -123,16 +125,22 @@ class MemoryStore {
   [[nodiscard]] core::Outcome charge_one(Shard& shard, const Place& place, const core::CompiledLimit& limit, Units cost,
                                          Nanos now, LeaseId lease, bool& done) noexcept;
   Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
-  [[nodiscard]] core::Outcome judge_cell(Shard& shard, const Charge& charge, const Ask& ask, Units cost) noexcept;
-  [[nodiscard]] bool charge_cell(Shard& shard, const Charge& charge, const Ask& ask, Nanos wait) noexcept;
+  [[nodiscard]] core::Outcome judge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask,
+                                         Units cost) noexcept;
+  [[nodiscard]] bool charge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Nanos wait) noexcept;
   // Whether every leaky bucket's turn comes within the caller's patience; says in the outcomes when it does.
-  [[nodiscard]] bool turns_in_time(std::span<const Charge> charges, const Ask& ask, Applied& applied,
-                                   std::span<core::Outcome> outcomes) noexcept;
+  [[nodiscard]] bool turns_in_time(std::span<const Charge> charges, const Generations& generations, const Ask& ask,
+                                   Applied& applied, std::span<core::Outcome> outcomes) noexcept;
   // False: there was no room for a new cell, and everything is as it was (but for rounding, where memory ran out).
-  [[nodiscard]] bool charge_all(std::span<const Charge> charges, const Ask& ask, Nanos wait) noexcept;
-  // Bit i of `made` and `charged`: the i-th charge made its cell, was written.
-  void take_back(std::span<const Charge> charges, const Ask& ask, Nanos wait, std::uint64_t made,
-                 std::uint64_t charged) noexcept;
+  [[nodiscard]] bool charge_all(std::span<const Charge> charges, const Generations& generations, const Ask& ask,
+                                Nanos wait) noexcept;
+  // Bit i: the i-th charge made its cell, was written.
+  struct Progress {
+    std::uint64_t made = 0;
+    std::uint64_t charged = 0;
+  };
+  void take_back(std::span<const Charge> charges, const Generations& generations, const Ask& ask, Nanos wait,
+                 Progress progress) noexcept;
   void erase(Shard& shard, const Charge& charge) noexcept;
   [[nodiscard]] Place find(Shard& shard, const base::Hash128& key, Strategy strategy) const noexcept;
   [[nodiscard]] Place insert(Shard& shard, const Charge& charge, Strategy strategy, Nanos idle_before) noexcept;

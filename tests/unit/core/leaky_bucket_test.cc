@@ -89,13 +89,15 @@ TEST(LeakyBucket, ClockGoingBackwardsMakesNobodyLeaveEarlier) {
   EXPECT_EQ(cell.take(1, 101s).delay, 1s);
 }
 
-TEST(LeakyBucket, ARefundLetsTheNextOneLeaveSooner) {
+TEST(LeakyBucket, OnlyTheLastTurnCanBeGivenBack) {
   OneCell cell(leaky({1, 1s}, 5));
-  EXPECT_TRUE(cell.take(3, 100s).fits());
-  EXPECT_EQ(cell.peek(1, 100s).delay, 3s);
-  cell.refund(2, 100s, 100s);
+  EXPECT_TRUE(cell.take(1, 100s).fits());
+  EXPECT_EQ(cell.take(2, 100s).delay, 1s);
+  cell.refund(1, 100s, 100s);
+  EXPECT_EQ(cell.peek(1, 100s).delay, 3s) << "somebody's turn comes after the one given back";
+  cell.refund(2, 101s, 100s);
   EXPECT_EQ(cell.peek(1, 100s).delay, 1s);
-  cell.refund(9, 100s, 100s);
+  cell.refund(1, 100s, 100s);
   EXPECT_TRUE(cell.reads_like_new(100s));
 }
 

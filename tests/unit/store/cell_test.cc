@@ -144,8 +144,10 @@ RC_GTEST_PROP(Cell, ARefundAtOnceUndoesTheCharge, ()) {
   Trace trace = any_trace(strategy, limit, size);
   const BareCell before(trace.cell);
   const Units cost = *rc::gen::inRange<Units>(1, limit.most + 1);
+  // A leaky bucket's charge is known by its turn.
+  const Nanos turn = trace.now + trace.cell.judge(limit, cost, trace.now).delay;
   if (!trace.cell.take(limit, cost, trace.now)) return;
-  trace.cell.refund(limit, cost, trace.now, trace.now);
+  trace.cell.refund(limit, cost, strategy == Strategy::kLeakyBucket ? turn : trace.now, trace.now);
   for (int i = 0; i < 8; ++i) {
     const Nanos now = trace.now + i * size.window / 4;
     RC_ASSERT(same(trace.cell.judge(limit, 1, now), before.judge(limit, 1, now)));
