@@ -229,6 +229,12 @@ void MemoryStore::count_denial(const Charge& charge) noexcept {
 
 void MemoryStore::bring_up_to_date(const LiveLimit& live, std::uint32_t generation, std::uint32_t own, Word* words,
                                    bool& ahead, Nanos now) const noexcept {
+  // What was idle by the numbers it was written by may have been dropped at any time: so it is forgotten in any case.
+  if (words[0] < now.count()) {
+    reset_words(live.strategy(), words);
+    ahead = false;
+    return;
+  }
   const std::uint32_t behind = (generation - own) & Tag::kGenerationMask;
   if (behind > generation || !live.remembers(generation - behind)) return;
   for (std::uint32_t g = generation - behind + 1; g <= generation; ++g) {
@@ -244,7 +250,8 @@ Outcome MemoryStore::judge_cell(const Charge& charge, std::uint32_t generation, 
   static constexpr std::array<Word, 4> kNew{};
   const Place place = find(shard_of(charge.key), charge.key, limit.strategy);
   Outcome outcome;
-  if (place.words == nullptr) {
+  const bool idle = place.words != nullptr && place.words[0] < now.count();
+  if (place.words == nullptr || (idle && ask.effect == Effect::kNone)) {
     outcome = judge(limit, kNew.data(), false, judged, now);
   } else if (Tag::generation(*place.high) == (generation & Tag::kGenerationMask)) {
     outcome = judge(limit, place.words, place.ahead(), judged, now);
