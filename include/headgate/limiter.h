@@ -180,7 +180,8 @@ struct LimiterTotals {
 // Safe for concurrent use; keys in different shards do not meet. try_acquire allocates only when it first sees a key
 // (and, for sliding windows and concurrency, when a key's record grows). Cells that have become idle are dropped in
 // small steps by the calls that pass by. Every call that depends on time has a twin that takes it; instants outside
-// [0, kMaxTime] are clamped into it. If time goes backwards, nothing is granted twice.
+// [0, kMaxTime] are clamped into it. If time goes backwards, a cell grants nothing twice; one that was idle at the
+// later instant may be gone.
 //
 // Permits: 0 charges nothing and is allowed; more than the limit could ever hold is kNever; negative is kInvalidCost.
 class MemoryLimiter final : public Limiter {
