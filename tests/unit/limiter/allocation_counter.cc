@@ -27,7 +27,10 @@ thread_local constinit std::uint64_t counted = 0;
 
 #ifdef HEADGATE_SANITIZER_ALLOCATOR
 
-#include <sanitizer/allocator_interface.h>
+// As sanitizer/allocator_interface.h declares it; that header comes with clang, but g++'s runtime has the function too.
+// NOLINTNEXTLINE: a reserved name is the point.
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
+                                                         void (*)(const volatile void*));
 
 namespace {
 
