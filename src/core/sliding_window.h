@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 
 #include "core/outcome.h"
 
@@ -42,13 +43,16 @@ struct RunLog {
     return at < capacity ? at : at - capacity;
   }
   [[nodiscard]] Run run(std::uint32_t i) const noexcept {
-    return instants != nullptr ? Run{instants[index(i)], gone + i + 1} : runs[index(i)];
+    if (instants != nullptr) return {instants[index(i)], gone + i + 1};
+    assert(runs != nullptr);
+    return runs[index(i)];
   }
   // REQUIRES: of instants alone, that the run is of one unit.
   void set_run(std::uint32_t i, Run run) const noexcept {
     if (instants != nullptr) {
       instants[index(i)] = run.at;
     } else {
+      assert(runs != nullptr);
       runs[index(i)] = run;
     }
   }

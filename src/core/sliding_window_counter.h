@@ -3,6 +3,8 @@
 // interval.
 #pragma once
 
+#include <cassert>
+
 #include "base/wide.h"
 #include "core/outcome.h"
 
@@ -30,6 +32,7 @@ inline std::int64_t counter_fits_after(Units previous, Units current, Units budg
   using base::Wide;
   const auto elapsed_for = [window](Units old, Units room) -> std::int64_t {
     if (old <= room) return 0;
+    assert(old > 0);                                                                // room is not negative
     return static_cast<std::int64_t>((Wide{old - room} * window + old - 1) / old);  // rounded up
   };
   if (current <= budget) return elapsed_for(previous, budget - current);

@@ -330,7 +330,7 @@ Result<void> MemoryStore::save(const std::string& path, std::string_view meta, N
   const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return io_error(beside, "cannot be written");
   const auto give_up = [&](const char* what) {
-    const Error error = io_error(beside, what);
+    Error error = io_error(beside, what);
     ::unlink(beside.c_str());
     return error;
   };
