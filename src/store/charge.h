@@ -16,6 +16,8 @@ struct Charge {
   Units cost = 0;
   std::string_view name;  // kept only by a store that tracks keys
   bool counted = true;    // false for the further limits of a key, so that a call counts once
+  bool soft = false;      // charged if it fits, but nothing is refused because of it
+  Nanos patience = core::kLongestSpan;  // with kReserve: how long this one may be waited for, if that is less
 };
 
 // More charges than this in one plan are refused before they reach a store.
@@ -31,7 +33,7 @@ struct Ask {
   Nanos now{0};   // steady timeline
   Nanos wall{0};  // the calendar's reading at `now`
   Effect effect = Effect::kCharge;
-  Nanos patience{0};         // with kReserve
+  Nanos patience{0};         // with kReserve: how long any of them may be waited for
   LeaseId lease = 0;         // under which concurrency is held
   bool count_denial = true;  // false: a denial is not the last word
 };

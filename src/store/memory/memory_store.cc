@@ -102,30 +102,37 @@ void MemoryStore::prefetch(std::span<const base::Hash128> keys, Strategy strateg
 Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& ask,
                                   std::span<Outcome> outcomes) noexcept {
   Applied applied;
-  bool reservable = ask.effect == Effect::kReserve;
-  // Read once: a limit may change meanwhile, and what was judged by one set of numbers must be charged by it.
-  Generations generations;
+  Plan plan;
+  bool in_time = true;  // nobody is waited for longer than they may be
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    generations[i] = charges[i].limit->generation();
+    const Charge& charge = charges[i];
+    // Read once: a limit may change meanwhile, and what was judged by one set of numbers must be charged by it.
+    plan.generations[i] = charge.limit->generation();
+    plan.places[i] = find(shard_of(charge.key), charge.key, charge.limit->strategy());
+    plan.all_exist = plan.all_exist && plan.places[i].words != nullptr;
     // A cell named twice must have room for both.
-    Units cost = charges[i].cost;
+    Units cost = charge.cost;
     for (std::size_t j = 0; j < i; ++j) {
-      if (charges[j].key != charges[i].key || charges[j].limit != charges[i].limit) continue;
+      if (charges[j].key != charge.key || charges[j].limit != charge.limit) continue;
       if (__builtin_add_overflow(cost, charges[j].cost, &cost)) cost = std::numeric_limits<Units>::max();
     }
-    outcomes[i] = judge_cell(charges[i], generations[i], ask, cost);
-    if (outcomes[i].wait == kNever || applied.wait == kNever) {
-      applied.wait = kNever;
-    } else {
-      applied.wait = std::max(applied.wait, outcomes[i].wait);
+    outcomes[i] = judge_cell(charge, plan.places[i], plan.generations[i], ask, cost);
+    const Nanos wait = outcomes[i].wait;
+    if (wait == Nanos{0}) continue;
+    if (charge.soft) {
+      plan.skipped |= std::uint64_t{1} << i;
+      continue;
     }
-    if (charges[i].limit->strategy() == Strategy::kConcurrency) reservable = false;
+    applied.wait = wait == kNever || applied.wait == kNever ? kNever : std::max(applied.wait, wait);
+    // A hold begins now or not at all.
+    in_time = in_time && ask.effect == Effect::kReserve && wait != kNever && wait <= ask.patience &&
+              wait <= charge.patience && charge.limit->strategy() != Strategy::kConcurrency;
   }
 
-  bool admitted = applied.wait == Nanos{0} || (reservable && applied.wait != kNever && applied.wait <= ask.patience);
-  if (admitted && reservable) admitted = turns_in_time(charges, generations, ask, applied, outcomes);
+  bool admitted = in_time;
+  if (admitted && ask.effect == Effect::kReserve) admitted = turns_in_time(charges, plan, ask, applied, outcomes);
   if (ask.effect != Effect::kNone && admitted) {
-    applied.store_full = !charge_all(charges, generations, ask, applied.wait);
+    applied.store_full = !charge_all(charges, plan, ask, applied.wait);
     applied.reserved = applied.wait > Nanos{0} && !applied.store_full;
   }
   const bool taken = admitted && !applied.store_full;
@@ -135,13 +142,14 @@ Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& as
   return applied;
 }
 
-bool MemoryStore::turns_in_time(std::span<const Charge> charges, const Generations& generations, const Ask& ask,
-                                Applied& applied, std::span<Outcome> outcomes) noexcept {
+bool MemoryStore::turns_in_time(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Applied& applied,
+                                std::span<Outcome> outcomes) noexcept {
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    if (charges[i].limit->strategy() != Strategy::kLeakyBucket || charges[i].cost == 0) continue;
+    if (charges[i].limit->strategy() != Strategy::kLeakyBucket || charges[i].cost == 0 || charges[i].soft) continue;
     Ask then = ask;
     then.now += applied.wait;
-    outcomes[i].delay = applied.wait + judge_cell(charges[i], generations[i], then, charges[i].cost).delay;
+    const Outcome turn = judge_cell(charges[i], plan.places[i], plan.generations[i], then, charges[i].cost);
+    outcomes[i].delay = applied.wait + turn.delay;
     if (outcomes[i].delay <= ask.patience) continue;
     applied.wait = outcomes[i].delay - ask.patience;
     return false;
@@ -149,22 +157,37 @@ bool MemoryStore::turns_in_time(std::span<const Charge> charges, const Generatio
   return true;
 }
 
-bool MemoryStore::charge_all(std::span<const Charge> charges, const Generations& generations, const Ask& ask,
-                             Nanos wait) noexcept {
-  // New cells first: if there is no room for one, the cells that exist have not been touched.
+bool MemoryStore::charge_all(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Nanos wait) noexcept {
   std::uint64_t made = 0;
   std::uint64_t charged = 0;
   static_assert(kMaxCharges <= 64);
+  if (plan.all_exist) {
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      const Charge& charge = charges[i];
+      if (charge.cost == 0 || (plan.skipped >> i & 1) != 0) continue;
+      if (charge_place(charge, plan.places[i], plan.generations[i], ask, wait)) {
+        charged |= std::uint64_t{1} << i;
+      } else if (!charge.soft) {
+        take_back(charges, plan.generations, ask, wait, {made, charged});
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // New cells first: if there is no room for one, the cells that exist have not been touched. Making one may move
+  // others, so each is looked up again.
   for (const bool make : {true, false}) {
     for (std::size_t i = 0; i < charges.size(); ++i) {
       const Charge& charge = charges[i];
       const std::uint64_t bit = std::uint64_t{1} << i;
-      if (charge.cost == 0 || (charged & bit) != 0) continue;
+      if (charge.cost == 0 || ((charged | plan.skipped) & bit) != 0) continue;
       Shard& shard = shard_of(charge.key);
       const bool exists = find(shard, charge.key, charge.limit->strategy()).words != nullptr;
       if (make && exists) continue;
-      if (!charge_cell(charge, generations[i], ask, wait)) {
-        take_back(charges, generations, ask, wait, {made, charged});
+      if (!charge_cell(charge, plan.generations[i], ask, wait)) {
+        if (charge.soft) continue;
+        take_back(charges, plan.generations, ask, wait, {made, charged});
         return false;
       }
       charged |= bit;
@@ -242,13 +265,13 @@ void MemoryStore::bring_up_to_date(const LiveLimit& live, std::uint32_t generati
   }
 }
 
-Outcome MemoryStore::judge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Units cost) noexcept {
+Outcome MemoryStore::judge_cell(const Charge& charge, const Place& place, std::uint32_t generation, const Ask& ask,
+                                Units cost) noexcept {
   const CompiledLimit& limit = charge.limit->entry(generation).limit;
   const Nanos now = time_for(limit, ask);
   // What can never fit is read as things stand.
   const Units judged = cost > limit.most ? 0 : cost;
   static constexpr std::array<Word, 4> kNew{};
-  const Place place = find(shard_of(charge.key), charge.key, limit.strategy);
   Outcome outcome;
   const bool idle = place.words != nullptr && place.words[0] < now.count();
   if (place.words == nullptr || (idle && ask.effect == Effect::kNone)) {
@@ -278,16 +301,22 @@ Outcome MemoryStore::judge_cell(const Charge& charge, std::uint32_t generation, 
 
 bool MemoryStore::charge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Nanos wait) noexcept {
   Shard& shard = shard_of(charge.key);
+  Place place = find(shard, charge.key, charge.limit->strategy());
+  if (place.words == nullptr) {
+    place = insert(shard, charge, charge.limit->strategy(), idle_before(ask));
+    if (place.words == nullptr) return false;
+    *place.high = Tag::with(*place.high, false, generation);
+  }
+  return charge_place(charge, place, generation, ask, wait);
+}
+
+bool MemoryStore::charge_place(const Charge& charge, const Place& place, std::uint32_t generation, const Ask& ask,
+                               Nanos wait) noexcept {
   const CompiledLimit& limit = charge.limit->entry(generation).limit;
   const Nanos now = time_for(limit, ask);
-  Place place = find(shard, charge.key, limit.strategy);
-  const bool fresh = place.words == nullptr;
-  if (fresh) {
-    place = insert(shard, charge, limit.strategy, idle_before(ask));
-    if (place.words == nullptr) return false;
-  }
+  if (limit.strategy == Strategy::kConcurrency) wait = Nanos{0};
   bool ahead = place.ahead();
-  if (!fresh && Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) {
+  if (Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) {
     bring_up_to_date(*charge.limit, generation, Tag::generation(*place.high), place.words, ahead, now);
   }
   const bool charged = store::charge(limit, place.words, ahead, charge.cost, now + wait, wait > Nanos{0}, ask.lease);

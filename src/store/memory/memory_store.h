@@ -125,15 +125,23 @@ class MemoryStore {
   [[nodiscard]] core::Outcome charge_one(Shard& shard, const Place& place, const core::CompiledLimit& limit, Units cost,
                                          Nanos now, LeaseId lease, bool& done) noexcept;
   Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
-  [[nodiscard]] core::Outcome judge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask,
-                                         Units cost) noexcept;
+  [[nodiscard]] core::Outcome judge_cell(const Charge& charge, const Place& place, std::uint32_t generation,
+                                         const Ask& ask, Units cost) noexcept;
   [[nodiscard]] bool charge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Nanos wait) noexcept;
+  [[nodiscard]] bool charge_place(const Charge& charge, const Place& place, std::uint32_t generation, const Ask& ask,
+                                  Nanos wait) noexcept;
+  // What apply_locked() finds out while it judges.
+  struct Plan {
+    Generations generations;
+    std::array<Place, kMaxCharges> places;
+    std::uint64_t skipped = 0;  // bit i: the i-th charge is soft and does not fit
+    bool all_exist = true;
+  };
   // Whether every leaky bucket's turn comes within the caller's patience; says in the outcomes when it does.
-  [[nodiscard]] bool turns_in_time(std::span<const Charge> charges, const Generations& generations, const Ask& ask,
-                                   Applied& applied, std::span<core::Outcome> outcomes) noexcept;
+  [[nodiscard]] bool turns_in_time(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Applied& applied,
+                                   std::span<core::Outcome> outcomes) noexcept;
   // False: there was no room for a new cell, and everything is as it was (but for rounding, where memory ran out).
-  [[nodiscard]] bool charge_all(std::span<const Charge> charges, const Generations& generations, const Ask& ask,
-                                Nanos wait) noexcept;
+  [[nodiscard]] bool charge_all(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Nanos wait) noexcept;
   // Bit i: the i-th charge made its cell, was written.
   struct Progress {
     std::uint64_t made = 0;

@@ -206,11 +206,17 @@ TEST(ConcurrencyReserve, SlotsCannotBeReservedAhead) {
   EXPECT_EQ(limiter->remaining("key"), 2);
 }
 
-TEST(ConcurrencyReserve, NorCanALimitThatStandsBesideThem) {
+TEST(ConcurrencyReserve, ASlotIsHeldFromNowOnWhileALimitBesideItIsWaitedFor) {
   ManualClock clock(kStart);
   const auto limiter = make(Options().limit(token_bucket(1, 1)).limit(concurrency(2, 30s)).clock(clock));
   ASSERT_TRUE(limiter->try_acquire("key"));
-  EXPECT_FALSE(limiter->reserve("key", 1, 1h).ok());
+  Reservation reservation = limiter->reserve("key", 1, 1h);
+  ASSERT_TRUE(reservation.ok());
+  EXPECT_EQ(reservation.delay(), 1s);
+  EXPECT_NE(reservation.decision().lease, 0U);
+  EXPECT_FALSE(limiter->reserve("key", 1, 1h).ok()) << "both slots are taken";
+  reservation.cancel();
+  EXPECT_TRUE(limiter->reserve("key", 1, 1h).ok());
 }
 
 // Every unit is counted at the instant at which its holder may act. In no interval as long as the window are there more
