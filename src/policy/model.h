@@ -1,8 +1,11 @@
 // What a policy document says, as plain values. Readers make it, compile() turns it into Rules.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "control/adaptive.h"
@@ -192,6 +195,7 @@ struct Document {
 };
 
 // The built-in policies that `tiers` stands for: tier-light, tier-normal, tier-heavy, unidentified, registration.
+// REQUIRES: every capacity and refill_per_minute is at least 1 and fits a token bucket, as readers have checked.
 [[nodiscard]] std::vector<Policy> tier_policies(const Tiers& tiers);
 
 // For people: "sliding_window 50/60s", in the policy's own unit.

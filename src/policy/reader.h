@@ -20,9 +20,9 @@ struct Problem {
 };
 
 struct ReadResult {
-  Document document;               // meaningful only without problems
-  std::vector<Problem> problems;   // in order of file, line, column; at most kMaxProblems and a last line that says so
-  std::vector<Problem> notes;      // accepted, but worth saying (a setting that belongs elsewhere)
+  Document document;              // meaningful only without problems
+  std::vector<Problem> problems;  // in order of file, line, column; at most kMaxProblems and a last line that says so
+  std::vector<Problem> notes;     // accepted, but worth saying (a setting that belongs elsewhere)
   [[nodiscard]] bool ok() const noexcept { return problems.empty(); }
 };
 
