@@ -14,6 +14,8 @@ MAY_INCLUDE = {
     "base": {"headgate"},
     "core": {"headgate", "base"},
     "store": {"headgate", "base", "core"},
+    "control": {"headgate", "base", "core"},
+    "policy": {"headgate", "base", "core", "control"},
     "limiter": {"headgate", "base", "core", "store"},
     "control": {"headgate", "base", "core"},
     "capi": {"headgate", "base", "limiter"},

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/suggest.h"
 #include "base/text.h"
-#include "cli/suggest.h"
 #include "cli/timeline.h"
 #include "headgate/limiter.h"
 
@@ -298,7 +298,7 @@ Result<std::string> demo(const DemoOptions& options, const Terminal& terminal) {
   if (!options.strategy.empty() && std::find(names.begin(), names.end(), options.strategy) == names.end()) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--strategy must be one of {}, got \"{}\"{}", fmt::join(names, ", "), options.strategy,
-                             did_you_mean(options.strategy, names))};
+                             base::did_you_mean(options.strategy, names))};
   }
   return text;
 }

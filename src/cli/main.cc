@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <system_error>
 
+#include "base/suggest.h"
 #include "cli/demo.h"
-#include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "headgate/version.h"
 
@@ -67,14 +67,14 @@ int not_understood(std::string_view message, std::string_view help = "headgate -
 }
 
 int unknown_command(const std::string& name, const std::vector<std::string>& commands) {
-  return not_understood(fmt::format("there is no command \"{}\"{}", name, did_you_mean(name, commands)));
+  return not_understood(fmt::format("there is no command \"{}\"{}", name, base::did_you_mean(name, commands)));
 }
 
 int unexpected(const std::string& argument, const char* command, const std::vector<std::string>& options) {
   const std::string name = argument.substr(0, argument.find('='));
   const std::string help = std::string("headgate") + command + " --help";
   if (!argument.starts_with('-')) return not_understood(fmt::format("unexpected argument \"{}\"", argument), help);
-  return not_understood(fmt::format("there is no option \"{}\"{}", name, did_you_mean(name, options)), help);
+  return not_understood(fmt::format("there is no option \"{}\"{}", name, base::did_you_mean(name, options)), help);
 }
 
 CLI::Validator between(int least, int most) {

@@ -1,10 +1,10 @@
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-namespace headgate::cli {
+namespace headgate::base {
 namespace {
 
 // How many letters must be put in, taken out or replaced to make one word of the other.
@@ -25,9 +25,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string did_you_mean(std::string_view typed, std::span<const std::string> candidates) {
+const std::string* nearest(std::string_view typed, std::span<const std::string> candidates) {
   constexpr std::size_t kLongestWorthComparing = 64;
-  if (typed.empty() || typed.size() > kLongestWorthComparing) return "";
+  if (typed.empty() || typed.size() > kLongestWorthComparing) return nullptr;
   const std::string* best = nullptr;
   std::size_t least = 0;
   for (const std::string& candidate : candidates) {
@@ -41,7 +41,12 @@ std::string did_you_mean(std::string_view typed, std::span<const std::string> ca
       least = distance;
     }
   }
+  return best;
+}
+
+std::string did_you_mean(std::string_view typed, std::span<const std::string> candidates) {
+  const std::string* best = nearest(typed, candidates);
   return best == nullptr ? "" : ", did you mean \"" + *best + "\"?";
 }
 
-}  // namespace headgate::cli
+}  // namespace headgate::base

@@ -1,0 +1,244 @@
+#include "policy/reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <unordered_map>
+
+#include "policy/fields.h"
+#include "policy/settings.h"
+#include "policy/shapes.h"
+
+namespace headgate::policy {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string mebibytes(std::uintmax_t bytes) {
+  constexpr std::uintmax_t kMebibyte = 1 << 20;
+  const std::uintmax_t tenths = (bytes * 10 + kMebibyte - 1) / kMebibyte;
+  std::string text = std::to_string(tenths / 10);
+  if (tenths % 10 != 0) text += "." + std::to_string(tenths % 10);
+  return text + " MiB";
+}
+
+// Puts one document together out of all the texts it is given.
+class Assembler {
+ public:
+  void problem(const std::string& file, std::string message) { report_.problem({file, 0, 0}, std::move(message)); }
+
+  void add(std::string_view text, std::string_view file) {
+    Source& source = sources_.emplace_back();
+    source.file = file;
+    if (text.size() > kMaxDocumentBytes - bytes_) {
+      const bool alone = bytes_ == 0;
+      problem(source.file, (alone ? "must be at most " : "must be, with the files before it, at most ") +
+                               mebibytes(kMaxDocumentBytes) + ", is " + mebibytes(bytes_ + text.size()));
+      return;
+    }
+    bytes_ += text.size();
+    source.tree = parse(text);
+    for (Flaw& flaw : source.tree.flaws) {
+      report_.problem({source.file, flaw.line, flaw.column}, std::move(flaw.message));
+    }
+  }
+
+  ReadResult finish() && {
+    // Settings come first, since policies need the levels of every file.
+    for_each_document([this](const Scope& scope, const Node& root) { read_settings(scope, root); });
+    for_each_document([this](const Scope& scope, const Node& root) { read_policies(scope, root); });
+    refuse_duplicates();
+    ReadResult result;
+    result.document = std::move(document_);
+    result.problems = report_.take_problems();
+    result.notes = report_.take_notes();
+    return result;
+  }
+
+ private:
+  struct Source {
+    std::string file;
+    Tree tree;
+  };
+  struct Given {
+    Place place;
+    const Node* node = nullptr;
+  };
+
+  template <class Function>
+  void for_each_document(const Function& function) {
+    for (const Source& source : sources_) {
+      const Scope scope(report_, source.file);
+      for (const Node* root : source.tree.roots) {
+        if (root->is_mapping()) function(scope, *root);
+      }
+    }
+  }
+
+  static bool is_envoy(const Node& root) {
+    return root.find("descriptors") != nullptr || root.find("domain") != nullptr;
+  }
+
+  void read_settings(const Scope& scope, const Node& root) {
+    if (is_envoy(root)) return;
+    const auto names = setting_names();
+    for (const Entry& entry : root.entries) {
+      if (std::find(names.begin(), names.end(), entry.key) == names.end()) continue;
+      const Place place = scope.place(entry);
+      const auto [first, fresh] = given_.emplace(entry.key, Given{place, entry.value});
+      if (!fresh) {
+        if (same(*first->second.node, *entry.value)) continue;
+        scope.problem(entry, entry.key + " must be given once, is also given at " + text(first->second.place));
+        continue;
+      }
+      if (entry.key == "levels") {
+        read_scales(scope, *entry.value, scales_);
+      } else {
+        read_setting(scope, entry, document_);
+      }
+    }
+  }
+
+  void read_policies(const Scope& scope, const Node& root) {
+    std::vector<Policy>& policies = document_.policies;
+    if (is_envoy(root)) {
+      document_.has_policies = true;
+      read_envoy(scope, root, policies);
+      return;
+    }
+    const auto names = setting_names();
+    for (const Entry& entry : root.entries) {
+      const bool setting = std::find(names.begin(), names.end(), entry.key) != names.end();
+      if (setting) continue;
+      if (entry.key == "policies") {
+        read_native(scope, *entry.value, scales_, policies);
+      } else if (entry.key == "rateLimitPolicies") {
+        read_s1_agents(scope, *entry.value, scales_, policies);
+      } else if (entry.key == "globalPolicies") {
+        read_s1_globals(scope, *entry.value, scales_, policies);
+      } else if (entry.key == "rate_limiting") {
+        read_s3(scope, *entry.value, policies);
+      } else {
+        std::vector<std::string> allowed(names.begin(), names.end());
+        allowed.insert(allowed.end(),
+                       {"policies", "rateLimitPolicies", "globalPolicies", "rate_limiting", "domain", "descriptors"});
+        unknown_key(scope, entry, "the document", allowed);
+        continue;
+      }
+      document_.has_policies = true;
+    }
+  }
+
+  void refuse_duplicates() {
+    for (const Source& source : sources_) {
+      const Scope scope(report_, source.file);
+      for (const Node* root : source.tree.roots) {
+        if (!root->is_mapping() && !root->is_null()) {
+          scope.problem(*root, "the document must be a mapping, got " + shown(*root));
+        }
+      }
+    }
+    if (document_.policies.size() > kMaxPolicies) {
+      report_.problem({}, "policies must be at most " + std::to_string(kMaxPolicies) + " in all, got " +
+                              std::to_string(document_.policies.size()));
+    }
+    std::unordered_map<std::string_view, const Policy*> ids;
+    for (const Policy& policy : document_.policies) {
+      if (policy.id.empty()) continue;
+      const auto [first, fresh] = ids.emplace(policy.id, &policy);
+      if (fresh) continue;
+      report_.problem(policy.place, "policy \"" + policy.id + "\": id must be unique, is also given at " +
+                                        text(first->second->place));
+    }
+  }
+
+  Report report_;
+  std::deque<Source> sources_;
+  std::size_t bytes_ = 0;
+  std::map<std::string, Given> given_;
+  Scales scales_ = default_scales();
+  Document document_;
+};
+
+void add_file(Assembler& assembler, const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (!error && size > kMaxDocumentBytes) {
+    assembler.problem(path, "must be at most " + mebibytes(kMaxDocumentBytes) + ", is " + mebibytes(size));
+    return;
+  }
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes;
+  if (in) {
+    // One byte more than may be, so that a file that grows is still found too large.
+    bytes.resize(std::min<std::uintmax_t>(error ? kMaxDocumentBytes : size, kMaxDocumentBytes) + 1);
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    bytes.resize(static_cast<std::size_t>(in.gcount()));
+  }
+  if (in.bad() || (!in && !in.eof())) {
+    assembler.problem(path, std::string("cannot be read: ") + std::strerror(errno));
+    return;
+  }
+  assembler.add(bytes, path);
+}
+
+void add_directory(Assembler& assembler, const std::string& path) {
+  std::vector<std::string> files;
+  std::error_code error;
+  fs::directory_iterator entries(path, error);
+  for (const fs::directory_iterator end; !error && entries != end; entries.increment(error)) {
+    const std::string extension = entries->path().extension().string();
+    if (extension == ".yaml" || extension == ".yml" || extension == ".json") files.push_back(entries->path().string());
+  }
+  if (error) {
+    assembler.problem(path, "cannot be read: " + error.message());
+    return;
+  }
+  if (files.empty()) assembler.problem(path, "must have at least one *.yaml, *.yml or *.json file, has none");
+  std::sort(files.begin(), files.end());
+  for (const std::string& file : files) {
+    std::error_code ignored;
+    if (fs::is_directory(file, ignored)) continue;
+    if (fs::is_regular_file(file, ignored)) {
+      add_file(assembler, file);
+    } else {
+      assembler.problem(file, "must be a regular file");
+    }
+  }
+}
+
+}  // namespace
+
+ReadResult read_text(std::string_view text, std::string_view file) {
+  Assembler assembler;
+  assembler.add(text, file);
+  return std::move(assembler).finish();
+}
+
+ReadResult read_paths(const std::vector<std::string>& paths) {
+  Assembler assembler;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (status.type() == fs::file_type::not_found) {
+      assembler.problem(path, "must be a file or a directory, is not there");
+    } else if (error) {
+      assembler.problem(path, "cannot be read: " + error.message());
+    } else if (fs::is_directory(status)) {
+      add_directory(assembler, path);
+    } else if (fs::is_regular_file(status)) {
+      add_file(assembler, path);
+    } else {
+      assembler.problem(path, "must be a file or a directory");
+    }
+  }
+  return std::move(assembler).finish();
+}
+
+}  // namespace headgate::policy
