@@ -17,9 +17,10 @@ MAY_INCLUDE = {
     "control": {"headgate", "base", "core"},
     "policy": {"headgate", "base", "core", "control"},
     "limiter": {"headgate", "base", "core", "store"},
-    "control": {"headgate", "base", "core"},
     "capi": {"headgate", "base", "limiter"},
-    "cli": {"headgate", "base"},  # a user of the library like any other
+    "engine": {"headgate", "base", "core", "control", "policy", "store"},
+    # A user of the library like any other; policy, simulate and tune work on files alone, so they need the engine.
+    "cli": {"headgate", "base", "policy", "engine"},
 }
 
 # Installed headers may rely on nothing but the standard library. C++ headers have no suffix; these are C's.

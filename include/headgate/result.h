@@ -12,6 +12,8 @@ enum class ErrorCode {
   kInvalidArgument,  // what came can never work; the message names the field and the range
   kCorrupt,          // a file that is torn, foreign or of another version
   kIo,               // the operating system said no
+  kNotFound,         // what was named does not exist, or no longer
+  kForbidden,        // it belongs to somebody else
 };
 
 // Why a call could not be answered. A denial is not an error: it is a Decision.

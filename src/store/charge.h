@@ -14,9 +14,9 @@ struct Charge {
   base::Hash128 key;
   const LiveLimit* limit = nullptr;
   Units cost = 0;
-  std::string_view name;  // kept only by a store that tracks keys
-  bool counted = true;    // false for the further limits of a key, so that a call counts once
-  bool soft = false;      // charged if it fits, but nothing is refused because of it
+  std::string_view name;                // kept only by a store that tracks keys
+  bool counted = true;                  // false for the further limits of a key, so that a call counts once
+  bool soft = false;                    // charged if it fits, but nothing is refused because of it
   Nanos patience = core::kLongestSpan;  // with kReserve: how long this one may be waited for, if that is less
 };
 

@@ -50,6 +50,7 @@ class MemoryStore {
   MemoryStore(const MemoryStore&) = delete;
   MemoryStore& operator=(const MemoryStore&) = delete;
 
+  [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
   [[nodiscard]] base::Hash128 hash(std::string_view key) const noexcept { return base::hash128(key, seed_); }
 
   // The one case that must be fast, without building a plan: a single token bucket that exists and is up to date.

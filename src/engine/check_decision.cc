@@ -1,0 +1,132 @@
+#include "engine/check_decision.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "engine/event.h"
+
+namespace headgate::engine {
+namespace {
+
+// "50/60s": seconds however long the window is, as people configure and grep for it.
+std::string count_per_window(const Limit& limit, double scale) {
+  const Nanos window = limit.window();
+  const bool whole = window % std::chrono::seconds{1} == Nanos{0};
+  const std::string length = whole
+                                 ? fmt::format("{}s", std::chrono::duration_cast<std::chrono::seconds>(window).count())
+                                 : base::format_duration(window);
+  return fmt::format("{:g}/{}", static_cast<double>(limit.limit()) / scale, length);
+}
+
+std::string exceeded_text(const Limit& limit, double scale, const core::Outcome& outcome) {
+  const double numbers = static_cast<double>(limit.limit()) / scale;
+  const double seconds = static_cast<double>(outcome.wait.count()) / 1e9;
+  switch (limit.strategy()) {
+    case Strategy::kTokenBucket: return fmt::format("Token bucket exhausted, {:.2f}s to refill", seconds);
+    case Strategy::kGcra: return fmt::format("GCRA limit {:g} exceeded, {:.2f}s to refill", numbers, seconds);
+    case Strategy::kSlidingWindow: return "Sliding window limit " + count_per_window(limit, scale) + " exceeded";
+    case Strategy::kSlidingWindowCounter:
+      return "Sliding window counter limit " + count_per_window(limit, scale) + " exceeded";
+    case Strategy::kFixedWindow: return "Fixed window limit " + count_per_window(limit, scale) + " exceeded";
+    case Strategy::kLeakyBucket: return fmt::format("Leaky bucket full, {:.2f}s until there is room", seconds);
+    case Strategy::kConcurrency: return fmt::format("Concurrency limit {:g} reached", numbers);
+    case Strategy::kQuota: return fmt::format("Quota {:g}/{} exceeded", numbers, to_string(limit.period()));
+  }
+  return "Limit exceeded";
+}
+
+}  // namespace
+
+const char* to_string(Warning::Kind kind) noexcept {
+  switch (kind) {
+    case Warning::Kind::kApproaching: return "approaching";
+    case Warning::Kind::kExceeded: return "exceeded";
+    case Warning::Kind::kBurst: return "burst";
+    case Warning::Kind::kMonitor: return "monitor";
+  }
+  return "unknown";
+}
+
+const char* to_string(Event::Kind kind) noexcept {
+  switch (kind) {
+    case Event::Kind::kViolation: return "violation";
+    case Event::Kind::kExceeded: return "exceeded";
+    case Event::Kind::kMonitored: return "monitored";
+    case Event::Kind::kWarning: return "warning";
+    case Event::Kind::kEscalation: return "escalation";
+    case Event::Kind::kSustainedAbuse: return "sustained_abuse";
+    case Event::Kind::kUnknownOperation: return "unknown_operation";
+    case Event::Kind::kLeaseExpired: return "lease_expired";
+    case Event::Kind::kOverrun: return "overrun";
+    case Event::Kind::kEmergency: return "emergency";
+    case Event::Kind::kAdaptive: return "adaptive";
+    case Event::Kind::kReload: return "reload";
+  }
+  return "unknown";
+}
+
+const char* CheckDecision::action_text() const noexcept {
+  if (!allowed) return "block";
+  if (!exceeded) return "allow";
+  // Only monitored policies were exceeded.
+  for (const Judged& each : judged) {
+    if (each.exceeded && each.enforced) return policy::to_string(action);
+  }
+  return "allow";
+}
+
+std::string_view CheckDecision::error() const noexcept {
+  switch (why) {
+    case Why::kCostExceedsLimit: return "cost_exceeds_limit";
+    case Why::kLoopDetected: return "loop_detected";
+    case Why::kBackingOff: return "backing_off";
+    case Why::kStoreFull: return "too_many_keys";
+    case Why::kQueueFull: return "queue_full";
+    case Why::kTimedOut: return "timed_out";
+    case Why::kCancelled: return "cancelled";
+    case Why::kTooManyLeases: return "too_many_leases";
+    case Why::kInvalid: return "invalid_check";
+    default: return {};
+  }
+}
+
+std::string CheckDecision::reason() const {
+  switch (why) {
+    case Why::kPassed: return "All rate limit policies passed";
+    case Why::kNoPolicy: return "No rate limit policy matches";
+    case Why::kExempt: return "The agent is exempt";
+    case Why::kLoopDetected: return "loop_detected";
+    case Why::kBackingOff: return "Backing off after repeated violations";
+    case Why::kStoreFull: return "No room for a new key: the store is at its cap";
+    case Why::kQueueFull: return "As many checks wait as may wait";
+    case Why::kCancelled: return "Cancelled while it waited";
+    case Why::kTooManyLeases: return "As many leases are held as may be";
+    case Why::kInvalid: return problem;
+    default: break;
+  }
+  std::string text = why == Why::kTimedOut ? "Waited as long as it may" : "Limit exceeded";
+  if (decider < 0) return text;
+  const Judged& by = judged[static_cast<std::size_t>(decider)];
+  const WorkingPolicy& about = working(by);
+  const Strand& strand = about.strands[by.strand];
+  // Of a policy's limits the one that is exceeded, and of several the one that takes longest.
+  const core::Outcome* worst = nullptr;
+  const Limit* broken = nullptr;
+  for (std::size_t i = 0; i < by.count; ++i) {
+    const core::Outcome& outcome = outcomes[by.first + i];
+    if (outcome.wait == Nanos{0}) continue;
+    const bool worse =
+        worst == nullptr || outcome.wait == kNever || (worst->wait != kNever && outcome.wait > worst->wait);
+    if (!worse) continue;
+    worst = &outcome;
+    broken = i < strand.limits.size() ? &strand.limits[i].base : nullptr;
+  }
+  if (worst == nullptr || broken == nullptr) return text;
+  if (why == Why::kCostExceedsLimit) {
+    return fmt::format("The cost is more than {} could ever admit", policy::describe(*about.policy, *broken));
+  }
+  const std::string of_limit = exceeded_text(*broken, about.scale, *worst);
+  return why == Why::kTimedOut ? "Timed out waiting: " + of_limit : of_limit;
+}
+
+}  // namespace headgate::engine

@@ -1,0 +1,105 @@
+// The engine's answer to a Check.
+#pragma once
+
+#include <absl/container/inlined_vector.h>
+
+#include <string>
+#include <string_view>
+
+#include "base/published.h"
+#include "core/outcome.h"
+#include "engine/ruleset.h"
+#include "engine/state.h"
+
+namespace headgate::engine {
+
+enum class Why : std::uint8_t {
+  kPassed,            // every policy that matches
+  kNoPolicy,          // none matches
+  kExempt,            // the agent is on the exempt list
+  kExceeded,          // a limit
+  kCostExceedsLimit,  // no wait could help
+  kLoopDetected,      // a `repeat` policy
+  kBackingOff,        // back-off is enforced, and its time is not over
+  kStoreFull,         // a new key, and the store is at its cap
+  kQueueFull,         // as many checks wait as may wait
+  kTimedOut,          // waited as long as it may
+  kCancelled,         // while it waited
+  kTooManyLeases,     // as many holds are open as may be
+  kInvalid,           // not a question that can be answered; `problem` says why
+};
+
+// One policy that matched.
+struct Judged {
+  std::uint32_t policy = 0;  // index into rules
+  std::uint16_t first = 0;   // its outcomes: one per limit
+  std::uint16_t count = 0;
+  std::uint8_t strand = 0;
+  bool enforced = true;  // false: monitored
+  bool soft = false;     // exceeding it only warns
+  bool parent = false;   // judged for the parent of the check
+  bool exceeded = false;
+};
+
+struct Warning {
+  enum class Kind : std::uint8_t { kApproaching, kExceeded, kBurst, kMonitor };
+  Kind kind = Kind::kApproaching;
+  std::uint32_t policy = 0;
+  double remaining = 0;
+  double capacity = 0;
+};
+[[nodiscard]] const char* to_string(Warning::Kind kind) noexcept;
+
+// Holds on to the policies it speaks of for as long as it lives, so do not keep it: read it, and let it go.
+class CheckDecision {
+ public:
+  bool allowed = false;
+  bool waits = false;  // denied now, but every limit that denies it lets checks queue
+  Why why = Why::kPassed;
+  policy::Action action = policy::Action::kBlock;  // of the strongest policy exceeded; see action_text()
+  bool exceeded = false;                           // any policy was, whatever came of it
+  double limit = 0;      // of the policy with the least remaining; of the denying one if denied
+  double remaining = 0;  //
+  Nanos retry_after{0};  // when denied; kNever: no wait could help
+  Nanos delay{0};        // when allowed: act this much later
+  Nanos waited{0};       // in the queue, before this answer
+  Nanos reset_after{0};
+  Nanos wall{0};  // when it was judged
+  double throttle_factor = 1;
+  std::string lease;    // empty: none
+  std::string problem;  // with kInvalid
+  std::string_view tier;
+  std::int32_t decider = -1;  // index into judged of the policy that denied
+  absl::InlinedVector<Judged, 8> judged;
+  absl::InlinedVector<core::Outcome, 8> outcomes;
+  absl::InlinedVector<Warning, 2> warnings;
+
+  [[nodiscard]] const policy::Policy& policy(const Judged& judged_policy) const noexcept {
+    return state_->rules->rules.policies()[judged_policy.policy];
+  }
+  [[nodiscard]] const policy::Policy& policy(std::uint32_t index) const noexcept {
+    return state_->rules->rules.policies()[index];
+  }
+  [[nodiscard]] const WorkingPolicy& working(const Judged& judged_policy) const noexcept {
+    return state_->rules->policies[judged_policy.policy];
+  }
+  // The policy that denied, or nullptr.
+  [[nodiscard]] const policy::Policy* denied_by() const noexcept {
+    return decider < 0 ? nullptr : &policy(judged[static_cast<std::size_t>(decider)]);
+  }
+  // allow, block, throttle, warn or log.
+  [[nodiscard]] const char* action_text() const noexcept;
+  // "Sliding window limit 50/60s exceeded".
+  [[nodiscard]] std::string reason() const;
+  // A code for programs: cost_exceeds_limit, loop_detected, ...; empty where `reason` is all there is.
+  [[nodiscard]] std::string_view error() const noexcept;
+  [[nodiscard]] Nanos reset_time() const noexcept { return wall + reset_after; }
+
+ private:
+  friend class Engine;
+  base::Hash128 line_;  // with `waits`: the cell that holds it up
+  Nanos patience_{0};   // and how long it may be waited for
+  base::Published<State>::Pin state_;
+};
+
+}  // namespace headgate::engine

@@ -1,0 +1,80 @@
+#include "engine/check_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace headgate::engine {
+namespace {
+
+constexpr std::pair<const char*, std::string_view Check::*> kFields[] = {{"operation", &Check::operation},
+                                                                         {"agent", &Check::agent},
+                                                                         {"session", &Check::session},
+                                                                         {"user", &Check::user},
+                                                                         {"tenant", &Check::tenant},
+                                                                         {"plan", &Check::plan},
+                                                                         {"channel", &Check::channel},
+                                                                         {"ip", &Check::ip},
+                                                                         {"context.type", &Check::context},
+                                                                         {"resource", &Check::resource},
+                                                                         {"parent.session", &Check::parent_session},
+                                                                         {"parent.agent", &Check::parent_agent}};
+
+std::string too_long(const std::string& what, std::size_t size) {
+  return fmt::format("{} must be at most {} bytes long, got {}", what, kMaxNameBytes, size);
+}
+
+bool fine(const Check& check) noexcept {
+  if (check.operation.empty() || check.attributes.size() > kMaxAttributes || check.costs.size() > kMaxCosts)
+    return false;
+  std::size_t longest = 0;
+  for (const auto& [name, field] : kFields) longest = std::max(longest, (check.*field).size());
+  for (const Attribute& attribute : check.attributes) {
+    if (attribute.name.empty()) return false;
+    longest = std::max({longest, attribute.name.size(), attribute.value.text.size()});
+    if (attribute.value.kind == Value::Kind::kNumber && !std::isfinite(attribute.value.number)) return false;
+  }
+  for (const Cost& cost : check.costs) {
+    if (cost.unit.empty() || !(cost.amount >= 0) || cost.amount > kMaxCost) return false;
+    longest = std::max(longest, cost.unit.size());
+  }
+  return longest <= kMaxNameBytes && check.max_wait >= Nanos{0};
+}
+
+}  // namespace
+
+std::string problem_of(const Check& check) {
+  if (fine(check)) return {};
+  if (check.operation.empty()) return "operation is required: what does the agent want to do?";
+  for (const auto& [name, field] : kFields) {
+    if ((check.*field).size() > kMaxNameBytes) return too_long(name, (check.*field).size());
+  }
+  if (check.attributes.size() > kMaxAttributes) {
+    return fmt::format("context must have at most {} attributes, got {}", kMaxAttributes, check.attributes.size());
+  }
+  for (const Attribute& attribute : check.attributes) {
+    if (attribute.name.empty()) return "context must not have an attribute without a name";
+    if (attribute.name.size() > kMaxNameBytes) return too_long("an attribute's name", attribute.name.size());
+    if (attribute.value.text.size() > kMaxNameBytes) {
+      return too_long(fmt::format("context.{}", attribute.name), attribute.value.text.size());
+    }
+    if (attribute.value.kind == Value::Kind::kNumber && !std::isfinite(attribute.value.number)) {
+      return fmt::format("context.{} must be a finite number, got {}", attribute.name, attribute.value.number);
+    }
+  }
+  if (check.costs.size() > kMaxCosts) {
+    return fmt::format("cost must have at most {} units, got {}", kMaxCosts, check.costs.size());
+  }
+  for (const Cost& cost : check.costs) {
+    if (cost.unit.empty()) return "cost must not have a unit without a name";
+    if (cost.unit.size() > kMaxNameBytes) return too_long("a unit of cost", cost.unit.size());
+    if (!(cost.amount >= 0) || cost.amount > kMaxCost) {
+      return fmt::format("cost.{} must be between 0 and {:.0f}, got {}", cost.unit, kMaxCost, cost.amount);
+    }
+  }
+  return fmt::format("max_wait_ms must not be negative, got {}", check.max_wait.count() / 1'000'000);
+}
+
+}  // namespace headgate::engine

@@ -1,0 +1,516 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/check_problem.h"
+#include "engine/plan.h"
+
+namespace headgate::engine {
+
+using policy::Dimension;
+using policy::Fields;
+using store::Charge;
+using store::Effect;
+
+namespace {
+
+// Behind these names stand cells that many checks share; whoever has none of them is nobody in particular.
+std::string_view subject_of(const Check& check) noexcept {
+  if (!check.agent.empty()) return check.agent;
+  if (!check.user.empty()) return check.user;
+  return check.ip.empty() ? std::string_view("(unidentified)") : check.ip;
+}
+
+// So much of a cell's units; fractions of one are rounded up, but not what only a double's noise has put there.
+Units units_of(double amount, double scale) noexcept {
+  const double exact = amount * scale;
+  const double near = std::round(exact);
+  const double rounded = std::abs(exact - near) <= 1e-6 * std::max(1.0, exact) ? near : std::ceil(exact);
+  constexpr double kMost = 9e18;
+  return rounded >= kMost ? std::numeric_limits<Units>::max() : static_cast<Units>(rounded);
+}
+
+base::Hash128 part_hash(const policy::KeyPart& part, Fields& fields) noexcept {
+  if (part.dimension == Dimension::kAttribute) return fields.hash(fields.attribute(part.attribute));
+  return fields.hash(part.dimension);
+}
+
+base::Hash128 key_hash(const policy::Policy& policy, Fields& fields) noexcept {
+  base::Hash128 hash{};
+  bool first = true;
+  for (const policy::KeyPart& part : policy.key) {
+    hash = first ? part_hash(part, fields) : base::mix(hash, part_hash(part, fields));
+    first = false;
+  }
+  return hash;
+}
+
+// The same for a key on every node and after every restart, unlike its hash.
+std::uint64_t stable_hash(const policy::Policy& policy, const Fields& fields) noexcept {
+  std::uint64_t hash = base::hash128(policy.id, 0).low;
+  for (const policy::KeyPart& part : policy.key) {
+    if (part.dimension != Dimension::kAttribute) {
+      hash = base::hash128(fields.text(part.dimension), hash).low;
+    } else if (const Value* value = fields.attribute(part.attribute)) {
+      hash = base::hash128(policy::ValueText(*value).view(), hash).low;
+    }
+  }
+  return hash;
+}
+
+struct Side {
+  std::uint8_t strand = 0;
+  bool enforced = true;
+};
+
+Side side_of(const WorkingPolicy& working, const Fields& fields) noexcept {
+  if (!working.split) return {};
+  constexpr std::uint64_t kMillion = 1'000'000;
+  const std::uint64_t hash = stable_hash(*working.policy, fields);
+  Side side;
+  side.enforced = hash % kMillion < working.enforced_share;
+  if (working.strands.size() > 1) {
+    const auto pick = static_cast<std::uint32_t>((hash >> 32) % working.strands.back().share_end);
+    while (working.strands[side.strand].share_end <= pick) ++side.strand;
+  }
+  return side;
+}
+
+}  // namespace
+
+bool Engine::add_to_plan(const State& state, Fields& fields, const double* amounts, bool parent, Plan& plan,
+                         CheckDecision& decision) {
+  policy::Matched matched;
+  state.rules->rules.match(fields, state.surroundings, matched);
+  if (matched.overflow()) return false;
+  for (const std::uint32_t index : matched.policies()) {
+    const WorkingPolicy& working = state.rules->policies[index];
+    const double amount = amounts[working.unit];
+    if (amount < 0) continue;  // the check has no such cost
+    const policy::Policy& policy = *working.policy;
+    const base::Hash128 key = key_hash(policy, fields);
+    const Side side = side_of(working, fields);
+    Judged judged{.policy = index, .first = static_cast<std::uint16_t>(plan.charges.size()), .strand = side.strand};
+    judged.enforced = side.enforced && policy.mode == policy::Mode::kEnforce;
+    judged.soft = !judged.enforced || working.soft;
+    judged.parent = parent;
+    const bool throttles = judged.enforced && working.throttles;
+
+    const auto add = [&](const WorkingLimit& limit) {
+      Charge charge;
+      charge.key = policy.key.empty() ? limit.salt : base::mix(limit.salt, key);
+      charge.limit = &limit.numbers->live;
+      const bool slots = charge.limit->strategy() == Strategy::kConcurrency;
+      charge.cost = slots && working.scale != 1 ? 1 : units_of(amount, working.scale);
+      charge.soft = judged.soft;
+      charge.counted = plan.charges.empty();
+      charge.patience = throttles ? policy.max_wait : Nanos{0};
+      if (parent) {
+        for (const Charge& own : plan.charges) {
+          if (own.key == charge.key) return;  // the parent's cell is the check's own
+        }
+      }
+      plan.holds_slots = plan.holds_slots || slots;
+      plan.patience = std::max(plan.patience, charge.patience);
+      plan.charges.push_back(charge);
+      plan.limits.push_back(&limit);
+    };
+    const AgentLimits* own = nullptr;
+    if (policy.tier && !state.overrides->empty()) {
+      const auto found = state.overrides->find(fields.hash(Dimension::kAgent));
+      if (found != state.overrides->end()) own = &found->second;
+    }
+    if (own != nullptr && own->tiers[static_cast<std::size_t>(*policy.tier)]) {
+      add(*own->tiers[static_cast<std::size_t>(*policy.tier)]);
+    } else {
+      for (const WorkingLimit& limit : working.strands[side.strand].limits) add(limit);
+    }
+    judged.count = static_cast<std::uint16_t>(plan.charges.size() - judged.first);
+    if (parent && judged.count == 0) continue;
+    decision.judged.push_back(judged);
+  }
+  return plan.charges.size() <= store::kMaxCharges;
+}
+
+CheckDecision Engine::check_at(Nanos now, const Check& check) {
+  CheckDecision decision;
+  judge(now, check, Asker::kNow, decision);
+  return decision;
+}
+
+void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& decision) {
+  now = std::clamp(now, Nanos{0}, kMaxTime);
+  decision.wall = clock_->wall(now);
+  decision.problem = problem_of(check);
+  if (!decision.problem.empty()) {
+    decision.why = Why::kInvalid;
+    return;
+  }
+  decision.state_ = state_->pin();
+  const State& state = *decision.state_;
+  Fields fields(check, seed_);
+  if (leases_.next_expiry() <= now) expire_leases(now);
+  if (!check.agent.empty() && state.exempt->contains(fields.hash(Dimension::kAgent))) {
+    decision.allowed = true;
+    decision.why = Why::kExempt;
+    return;
+  }
+  if (state.rules->rules.tiers_matter()) {
+    const auto [tier, known] = state.rules->rules.classify(check.operation);
+    fields.set_tier(tier);
+    decision.tier = policy::to_string(tier);
+    if (!known) note_unknown(check, decision.wall);
+  }
+  if (enforce_backoff_.load(std::memory_order_relaxed)) {
+    const Nanos blocked = violations_.blocked_for(subject_of(check), now);
+    if (blocked > Nanos{0}) {
+      deny(decision, Why::kBackingOff);
+      decision.retry_after = blocked;
+      return;
+    }
+  }
+
+  absl::InlinedVector<double, 8> amounts(state.rules->units.size(), -1.0);
+  if (check.costs.empty()) amounts[0] = 1;
+  for (const Cost& cost : check.costs) {
+    for (std::size_t unit = 0; unit < amounts.size(); ++unit) {
+      if (state.rules->units[unit] == cost.unit) amounts[unit] = std::max(amounts[unit], 0.0) + cost.amount;
+    }
+  }
+  Plan plan;
+  bool fits = add_to_plan(state, fields, amounts.data(), false, plan, decision);
+  if (fits && !check.parent_session.empty()) {
+    Check parent = check;
+    parent.session = check.parent_session;
+    if (!check.parent_agent.empty()) parent.agent = check.parent_agent;
+    Fields parent_fields(parent, seed_);
+    if (!decision.tier.empty()) parent_fields.copy_tier(fields);
+    fits = add_to_plan(state, parent_fields, amounts.data(), true, plan, decision);
+  }
+  if (!fits) {
+    decision.why = Why::kInvalid;
+    decision.problem = fmt::format("at most {} limits may apply to one check, and more policies than that match it",
+                                   store::kMaxCharges);
+    return;
+  }
+  if (plan.charges.empty()) {
+    decision.allowed = true;
+    decision.why = decision.judged.empty() ? Why::kNoPolicy : Why::kPassed;
+    for (const Judged& judged : decision.judged) {
+      if (!check.peek) counters_.add(decision.working(judged).strands[judged.strand].counter, Counters::kAdmitted);
+    }
+    return;
+  }
+
+  decision.outcomes.resize(plan.charges.size());
+  if (!room_.empty() && asker != Asker::kFromLine && !check.peek) {
+    // Whoever lets checks queue keeps newcomers behind those who wait.
+    for (const Judged& judged : decision.judged) {
+      if (decision.policy(judged).behavior != policy::Behavior::kQueue || judged.soft) continue;
+      for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
+        if (!room_.has_line(plan.charges[i].key, check.priority)) continue;
+        store_.apply(plan.charges, {now, decision.wall, Effect::kNone},
+                     {decision.outcomes.data(), plan.charges.size()});
+        deny(decision, Why::kExceeded);
+        decision.decider = static_cast<std::int32_t>(&judged - decision.judged.data());
+        decision.waits = true;
+        decision.line_ = plan.charges[i].key;
+        decision.patience_ = decision.policy(judged).max_wait;
+        return;
+      }
+    }
+  }
+
+  store::Ask ask{now, decision.wall, check.peek ? Effect::kNone : Effect::kCharge};
+  if (plan.patience > Nanos{0} && !check.peek) {
+    ask.effect = Effect::kReserve;
+    ask.patience = core::kLongestSpan;
+  }
+  const bool leased = (plan.holds_slots || check.hold) && !check.peek;
+  if (leased) {
+    if (leases_.full()) {
+      deny(decision, Why::kTooManyLeases);
+      return;
+    }
+    decision.lease = Leases::new_id();
+    ask.lease = Leases::slot_of(decision.lease);
+  }
+  const store::Applied applied = store_.apply(plan.charges, ask, {decision.outcomes.data(), decision.outcomes.size()});
+  const bool admitted = (applied.wait == Nanos{0} || applied.reserved) && !applied.store_full;
+  if (admitted) {
+    decide_allowed(check, plan, applied, decision);
+    if (leased && !take_lease(now, check, plan, applied, decision)) return;
+    if (decision.exceeded && !check.peek) after_soft(now, check, decision);
+    return;
+  }
+  decision.lease.clear();
+  decide_denied(plan, applied, decision);
+  if (check.peek || (decision.waits && asker != Asker::kNow)) return;
+  after_denial(now, check, decision);
+}
+
+void Engine::deny(CheckDecision& decision, Why why) const noexcept {
+  decision.allowed = false;
+  decision.why = why;
+  decision.action = policy::Action::kBlock;
+  decision.exceeded = true;
+}
+
+void Engine::decide_allowed(const Check& check, const Plan& plan, const store::Applied& applied,
+                            CheckDecision& decision) {
+  decision.allowed = true;
+  decision.why = Why::kPassed;
+  double least = std::numeric_limits<double>::infinity();
+  Nanos reset{0};
+  Nanos delay = applied.reserved ? applied.wait : Nanos{0};
+  policy::Action strongest = policy::Action::kLog;
+  for (Judged& judged : decision.judged) {
+    const WorkingPolicy& working = decision.working(judged);
+    const policy::Policy& policy = *working.policy;
+    const double scale = 1 / working.scale;
+    for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
+      const core::Outcome& outcome = decision.outcomes[i];
+      const double remaining = static_cast<double>(outcome.remaining) * scale;
+      const double capacity = static_cast<double>(outcome.limit) * scale;
+      if (judged.enforced) {
+        if (remaining < least) {
+          least = remaining;
+          decision.limit = capacity;
+        }
+        reset = std::max(reset, outcome.reset_after);
+        if (outcome.fits() || !judged.soft) delay = std::max(delay, outcome.delay);
+      }
+      if (outcome.wait != Nanos{0}) [[unlikely]] {
+        judged.exceeded = true;
+        decision.exceeded = true;
+        if (!judged.enforced) {
+          decision.warnings.push_back({Warning::Kind::kMonitor, judged.policy, remaining, capacity});
+        } else {
+          strongest = std::min(strongest, policy.action);
+          if (policy.action == policy::Action::kWarn) {
+            decision.warnings.push_back({Warning::Kind::kExceeded, judged.policy, remaining, capacity});
+          }
+        }
+        continue;
+      }
+      if (outcome.burst) [[unlikely]] {
+        decision.warnings.push_back({Warning::Kind::kBurst, judged.policy, remaining, capacity});
+        continue;
+      }
+      // Told by the charge that crosses it: below before, at or above it after.
+      const double used = static_cast<double>(outcome.limit - outcome.remaining);
+      const double warn_at = policy.warn_at * static_cast<double>(outcome.limit) - 1e-9;
+      if (used >= warn_at && policy.warn_at < 1 && !check.peek) [[unlikely]] {
+        const double before = used - static_cast<double>(plan.charges[i].cost);
+        if (before >= warn_at) continue;
+        decision.warnings.push_back({Warning::Kind::kApproaching, judged.policy, remaining, capacity});
+        tell({.kind = Event::Kind::kWarning,
+              .time = decision.wall,
+              .agent = check.agent,
+              .operation = check.operation,
+              .policy_id = policy.id,
+              .value = remaining});
+      }
+    }
+    if (!check.peek) counters_.add(working.strands[judged.strand].counter, Counters::kAdmitted);
+  }
+  if (least != std::numeric_limits<double>::infinity()) decision.remaining = least;
+  decision.reset_after = reset;
+  decision.delay = delay;
+  if (applied.reserved) decision.exceeded = true;
+  decision.action = applied.reserved ? policy::Action::kThrottle : strongest;
+}
+
+void Engine::decide_denied(const Plan& plan, const store::Applied& applied, CheckDecision& decision) {
+  deny(decision, Why::kExceeded);
+  bool never = false;
+  bool all_queue = true;
+  Nanos longest{0};
+  const core::Outcome* deciding = nullptr;
+  for (std::size_t j = 0; j < decision.judged.size(); ++j) {
+    Judged& judged = decision.judged[j];
+    const policy::Policy& policy = decision.policy(judged);
+    for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
+      const core::Outcome& outcome = decision.outcomes[i];
+      if (outcome.wait == Nanos{0}) continue;
+      judged.exceeded = true;
+      if (judged.soft) continue;
+      const bool hopeless = outcome.wait == kNever;
+      const bool bearable = !hopeless && outcome.wait <= plan.charges[i].patience &&
+                            plan.charges[i].limit->strategy() != Strategy::kConcurrency;
+      if (bearable && !applied.store_full) continue;
+      // By priority; of equals the one that takes longest. What can never fit goes before all.
+      const bool first = decision.decider < 0 || (hopeless && !never);
+      const bool equal =
+          !never && !first &&
+          policy.priority == decision.policy(decision.judged[static_cast<std::size_t>(decision.decider)]).priority;
+      if (first || (equal && outcome.wait > deciding->wait)) {
+        decision.decider = static_cast<std::int32_t>(j);
+        deciding = &outcome;
+        decision.line_ = plan.charges[i].key;
+      }
+      never = never || hopeless;
+      if (!hopeless) longest = std::max(longest, outcome.wait);
+      all_queue = all_queue && policy.behavior == policy::Behavior::kQueue;
+      decision.patience_ = std::max(decision.patience_, policy.max_wait);
+    }
+  }
+  if (deciding == nullptr) {
+    // Every limit had room, or could be waited for: it was the store that had none, or a turn that comes too late.
+    decision.why = applied.store_full ? Why::kStoreFull : Why::kExceeded;
+    decision.retry_after = applied.store_full ? std::chrono::seconds{1} : applied.wait;
+    return;
+  }
+  const Judged& judged = decision.judged[static_cast<std::size_t>(decision.decider)];
+  const double scale = decision.working(judged).scale;
+  decision.limit = static_cast<double>(deciding->limit) / scale;
+  decision.remaining = static_cast<double>(deciding->remaining) / scale;
+  decision.reset_after = deciding->reset_after;
+  decision.retry_after = never ? kNever : longest;
+  if (never) {
+    decision.why = Why::kCostExceedsLimit;
+  } else if (decision.policy(judged).repeat) {
+    decision.why = Why::kLoopDetected;
+  }
+  decision.waits = all_queue && !never;
+}
+
+void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision) {
+  const policy::Policy* decider = decision.denied_by();
+  if (decider != nullptr) {
+    const Judged& judged = decision.judged[static_cast<std::size_t>(decision.decider)];
+    counters_.add(decision.working(judged).strands[judged.strand].counter, Counters::kDenied);
+  }
+  // A cost that can never fit is a mistake, not a violation: waiting would not help.
+  const bool violation = decision.why != Why::kCostExceedsLimit && decision.why != Why::kStoreFull;
+  if (violation) {
+    const auto [wait, sustained] = violations_.record(subject_of(check), now);
+    decision.retry_after = std::max(decision.retry_after, wait);
+    if (sustained) {
+      tell({.kind = Event::Kind::kSustainedAbuse,
+            .time = decision.wall,
+            .agent = subject_of(check),
+            .operation = check.operation,
+            .policy_id = decider == nullptr ? std::string_view() : decider->id,
+            .text = "10 violations within 5 minutes",
+            .value = static_cast<double>(control::kSustainedCount)});
+    }
+  }
+  const std::string reason = decision.reason();
+  tell({.kind = Event::Kind::kViolation,
+        .time = decision.wall,
+        .agent = check.agent,
+        .operation = check.operation,
+        .policy_id = decider == nullptr ? std::string_view() : decider->id,
+        .text = reason,
+        .value = static_cast<double>(decision.retry_after.count()) / 1e6});
+  for (const Judged& judged : decision.judged) {
+    if (!judged.exceeded) continue;
+    const Counters::Id counter = decision.working(judged).strands[judged.strand].counter;
+    counters_.add(counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
+    if (judged.enforced && violation) escalate(now, check, decision.policy(judged), decision);
+  }
+}
+
+void Engine::after_soft(Nanos now, const Check& check, CheckDecision& decision) {
+  for (const Judged& judged : decision.judged) {
+    if (!judged.exceeded) continue;
+    const policy::Policy& policy = decision.policy(judged);
+    const Counters::Id counter = decision.working(judged).strands[judged.strand].counter;
+    counters_.add(counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
+    tell({.kind = judged.enforced ? Event::Kind::kExceeded : Event::Kind::kMonitored,
+          .time = decision.wall,
+          .agent = check.agent,
+          .operation = check.operation,
+          .policy_id = policy.id,
+          .text = policy.message});
+    if (judged.enforced) escalate(now, check, policy, decision);
+  }
+}
+
+void Engine::escalate(Nanos now, const Check& check, const policy::Policy& policy, CheckDecision& decision) {
+  if (!policy.escalation) return;
+  const base::Hash128 who = base::mix(base::hash128(policy.id, seed_), base::hash128(subject_of(check), seed_));
+  if (!escalations_.violated(who, *policy.escalation, now)) return;
+  tell({.kind = Event::Kind::kEscalation,
+        .time = decision.wall,
+        .agent = check.agent,
+        .operation = check.operation,
+        .policy_id = policy.id,
+        .to = policy.escalation->to,
+        .text = policy.message,
+        .value = static_cast<double>(policy.escalation->threshold)});
+}
+
+void Engine::note_unknown(const Check& check, Nanos wall) {
+  constexpr std::size_t kMostRemembered = 10'000;
+  if (sink_ == nullptr) return;
+  {
+    const std::lock_guard guard(unknown_mutex_);
+    if (unknown_operations_.size() >= kMostRemembered || unknown_operations_.contains(check.operation)) return;
+    unknown_operations_.emplace(check.operation);
+  }
+  tell({.kind = Event::Kind::kUnknownOperation,
+        .time = wall,
+        .agent = check.agent,
+        .operation = check.operation,
+        .text = "on no tier's list: taken as normal"});
+}
+
+Explanation Engine::explain(const Check& check) {
+  Explanation explanation;
+  Check peek = check;
+  peek.peek = true;
+  peek.hold = false;
+  const Nanos now = clock_->now();
+  explanation.decision = check_at(now, peek);
+  if (explanation.decision.why == Why::kInvalid) return explanation;
+  if (!explanation.decision.state_) explanation.decision.state_ = state_->pin();
+  const State& state = *explanation.decision.state_;
+  const policy::Rules& rules = state.rules->rules;
+  Fields fields(check, seed_);
+  fields.set_tier(rules.classify(check.operation).tier);
+  for (std::size_t i = 0; i < rules.policies().size(); ++i) {
+    const WorkingPolicy& working = state.rules->policies[i];
+    Explained& about = explanation.policies.emplace_back();
+    about.policy = working.policy;
+    about.why_not = rules.why_not(i, fields, state.surroundings);
+    const Side side = side_of(working, fields);
+    about.enforced = side.enforced && working.policy->mode == policy::Mode::kEnforce;
+    about.variant = working.strands[side.strand].variant;
+    for (const policy::KeyPart& part : working.policy->key) {
+      std::string value(part.dimension == Dimension::kAttribute ? "" : fields.text(part.dimension));
+      if (const Value* attribute = fields.attribute(part.attribute);
+          part.dimension == Dimension::kAttribute && attribute) {
+        value = policy::ValueText(*attribute).view();
+      }
+      const std::string name =
+          part.dimension == Dimension::kAttribute ? part.attribute : policy::to_string(part.dimension);
+      about.key += fmt::format("{}{}={}", about.key.empty() ? "" : " ", name, value.empty() ? "-" : value);
+    }
+    if (about.key.empty()) about.key = "(all)";
+  }
+  for (const Judged& judged : explanation.decision.judged) {
+    if (judged.parent) continue;
+    const WorkingPolicy& working = state.rules->policies[judged.policy];
+    const Strand& strand = working.strands[judged.strand];
+    Explained& about = explanation.policies[judged.policy];
+    for (std::size_t i = 0; i < judged.count; ++i) {
+      const core::Outcome& outcome = explanation.decision.outcomes[judged.first + i];
+      Explained::Cell& cell = about.cells.emplace_back();
+      cell.limit = i < strand.limits.size() ? policy::describe(*working.policy, strand.limits[i].numbers->stands)
+                                            : std::string("override");
+      cell.capacity = static_cast<double>(outcome.limit) / working.scale;
+      cell.remaining = static_cast<double>(outcome.remaining) / working.scale;
+      cell.reset_after = outcome.reset_after;
+      cell.fits = outcome.wait == Nanos{0};
+    }
+  }
+  return explanation;
+}
+
+}  // namespace headgate::engine

@@ -1,0 +1,220 @@
+// The Engine answers checks: it matches policies, makes a plan of what is to be charged, has the store judge and charge
+// it all or not at all, and decides what comes of it.
+//
+// Safe for concurrent use. check() waits for nothing but the locks of the cells it charges, and allocates nothing where
+// those cells exist and the check is allowed. Policies, overrides, exemptions and the state of the controls are seen
+// whole or not at all, from the next check on.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/published.h"
+#include "control/emergency.h"
+#include "control/load.h"
+#include "control/violations.h"
+#include "engine/check_decision.h"
+#include "engine/counters.h"
+#include "engine/escalations.h"
+#include "engine/event.h"
+#include "engine/leases.h"
+#include "engine/ruleset.h"
+#include "engine/state.h"
+#include "engine/waiting_room.h"
+#include "store/memory/memory_store.h"
+
+namespace headgate::engine {
+
+struct EngineOptions {
+  Clock* clock = nullptr;  // the system's if none
+  std::size_t max_cells = 10'000'000;
+  AtCap at_cap = AtCap::kRefuseNew;
+  std::uint64_t seed = 0;  // 0: a random one
+  EventSink* sink = nullptr;
+  std::size_t max_leases = 1'000'000;
+};
+
+// What an operator has set for one agent: any subset of tiers.
+struct Override {
+  std::string agent;
+  std::array<std::optional<policy::TierLimit>, policy::kTierCount> tiers;
+};
+
+// One policy, as explain() sees it.
+struct Explained {
+  const policy::Policy* policy = nullptr;
+  std::string why_not;  // empty: it matches
+  std::string key;      // "agent=A session=s1"
+  bool enforced = true;
+  std::string variant;
+  struct Cell {
+    std::string limit;  // "sliding_window 50/60s"
+    double capacity = 0;
+    double remaining = 0;
+    Nanos reset_after{0};
+    bool fits = true;
+  };
+  std::vector<Cell> cells;
+};
+
+struct Explanation {
+  CheckDecision decision;  // as a peek
+  std::vector<Explained> policies;
+};
+
+class Engine {
+ public:
+  // Starts with the built-in tier limits.
+  explicit Engine(const EngineOptions& options = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  [[nodiscard]] Clock& clock() const noexcept { return *clock_; }
+
+  // Replaces all policies. Cells of limits that keep their identity live on (see LimitBook).
+  // Fails only when decisions on too many earlier policies are still held on to.
+  Result<void> load(policy::Document document);
+  [[nodiscard]] std::shared_ptr<const Ruleset> rules() const;
+
+  // Charges every matching policy, or none: a denial leaves no trace. Checks that could queue are denied, with `waits`
+  // set.
+  [[nodiscard]] CheckDecision check(const Check& check) { return check_at(clock_->now(), check); }
+  [[nodiscard]] CheckDecision check_at(Nanos now, const Check& check);
+
+  // The same, but a check that may queue waits for room: in order of priority, then arrival, until its policy's
+  // max_wait (or the check's own, if that is shorter) is over. `done` is called exactly once, from here, poll(),
+  // cancel() or the destructor. Returns what cancel() takes, or 0 if it was answered at once.
+  using Done = std::function<void(const CheckDecision&)>;
+  std::uint64_t check_async(const Check& check, Done done);
+  bool cancel(std::uint64_t waiting);
+  // Serves waits and lets leases expire; returns the instant at which something is next due (kMaxTime: nothing).
+  Nanos poll();
+  [[nodiscard]] std::size_t waiting() const noexcept { return room_.size(); }
+
+  // Leases. `owner` is the agent that the caller speaks for; empty: anybody who knows the lease.
+  [[nodiscard]] Result<Settled> settle(std::string_view lease, std::string_view owner, std::span<const Cost> actual);
+  [[nodiscard]] Result<Settled> release(std::string_view lease, std::string_view owner);
+  // Until when it holds now, by the wall clock.
+  [[nodiscard]] Result<Nanos> renew(std::string_view lease, std::string_view owner);
+  [[nodiscard]] std::size_t open_leases() const noexcept { return leases_.open(); }
+
+  // Set at run time, effective on the very next check. An empty override reverts.
+  Result<void> set_override(const Override& override);
+  bool clear_override(std::string_view agent);
+  [[nodiscard]] std::vector<Override> overrides() const;
+  void set_exempt(const std::vector<std::string>& agents);  // replaces the list; "dashboard" always is
+  void add_exempt(const std::string& agent);
+  bool remove_exempt(const std::string& agent);
+  [[nodiscard]] std::vector<std::string> exempt() const;
+
+  // The controls. Each may change what limits stand at, before it returns.
+  void report_load(double load);
+  void clear_load_report();
+  void observe_load(const control::LoadReading& reading);  // from sensors, every so often
+  Result<void> emergency_on(const control::EmergencyOrder& order);
+  void emergency_off(const std::string& by);
+  void restore_emergency(const control::Emergency& state);  // as it was before a restart
+  [[nodiscard]] control::Emergency emergency() const;
+  struct Load {
+    std::optional<double> load;
+    control::LoadLevel level = control::LoadLevel::kNormal;
+    double factor = 1;
+  };
+  [[nodiscard]] Load load_state() const;
+
+  // Whether the agent has active violations: a scheduler gives it no new work.
+  [[nodiscard]] bool rate_limited(std::string_view agent) const noexcept {
+    return violations_.rate_limited(agent, clock_->now());
+  }
+  [[nodiscard]] std::vector<control::Offender> offenders(std::size_t count) const {
+    return violations_.top(count, clock_->now());
+  }
+
+  [[nodiscard]] Explanation explain(const Check& check);
+  // By policy id, or id/variant.
+  [[nodiscard]] std::vector<std::pair<std::string, Counts>> counts() const { return counters_.all(); }
+  [[nodiscard]] LimiterTotals totals() const noexcept { return store_.totals(); }
+  // Drops idle cells and quiet agents, in small steps; call it every second or so.
+  void maintain(std::size_t cells = 10'000);
+
+  // Cells to disk and back. restore() needs an engine that has not answered anything yet.
+  Result<void> save(const std::string& path) const;
+  Result<std::size_t> restore(const std::string& path);
+
+ private:
+  struct Plan;
+  // Who asks: somebody who takes no for an answer, somebody who would wait, somebody who has been waiting.
+  enum class Asker : std::uint8_t { kNow, kMayWait, kFromLine };
+
+  void judge(Nanos now, const Check& check, Asker asker, CheckDecision& decision);
+  // Adds what the matching policies charge; false: too many of them.
+  [[nodiscard]] static bool add_to_plan(const State& state, policy::Fields& fields, const double* amounts, bool parent,
+                                        Plan& plan, CheckDecision& decision);
+  void decide_allowed(const Check& check, const Plan& plan, const store::Applied& applied, CheckDecision& decision);
+  void decide_denied(const Plan& plan, const store::Applied& applied, CheckDecision& decision);
+  void deny(CheckDecision& decision, Why why) const noexcept;
+  // What a denial entails: counts, events, back-off, escalation.
+  void after_denial(Nanos now, const Check& check, CheckDecision& decision);
+  void after_soft(Nanos now, const Check& check, CheckDecision& decision);
+  void escalate(Nanos now, const Check& check, const policy::Policy& policy, CheckDecision& decision);
+  [[nodiscard]] bool take_lease(Nanos now, const Check& check, const Plan& plan, const store::Applied& applied,
+                                CheckDecision& decision);
+  void note_unknown(const Check& check, Nanos wall);
+  void tell(const Event& event) const noexcept {
+    if (sink_ != nullptr) sink_->on_event(event);
+  }
+  void give_back(const Lease& lease, Nanos now);
+  void expire_leases(Nanos now);
+  void serve_lines(Nanos now);
+  [[nodiscard]] Result<std::shared_ptr<Lease>> find_lease(std::string_view id, std::string_view owner,
+                                                          std::unique_lock<std::mutex>& guard);
+  double settle_part(const Held& held, double actual, Nanos now, Nanos wall, LeaseId slot);
+
+  // All below under control_mutex_.
+  [[nodiscard]] bool publish_locked();
+  void step_controls_locked(Nanos now);
+  void change_factor_locked(Nanos now, const std::string& why);
+  void rebuild_overrides_locked();
+  void rebuild_exempt_locked();
+
+  Clock* clock_;
+  EventSink* sink_;
+  store::MemoryStore store_;
+  std::uint64_t seed_;
+  Counters counters_;
+  LimitBook book_;
+  control::Violations violations_;
+  Escalations escalations_;
+  Leases leases_;
+  WaitingRoom room_;
+  std::atomic<bool> enforce_backoff_{false};
+
+  mutable std::mutex control_mutex_;  // guards all below, and whoever publishes
+  std::shared_ptr<const Ruleset> rules_;
+  std::vector<Override> override_list_;
+  std::shared_ptr<const OverrideTable> overrides_;
+  std::set<std::string, std::less<>> exempt_list_;
+  std::vector<std::string> document_exempt_;
+  std::shared_ptr<const ExemptTable> exempt_;
+  control::LoadState load_;
+  control::AdaptiveState adaptive_;
+  control::Emergency emergency_;
+  double factor_ = 1;
+  Nanos controls_at_{0};  // when they were last stepped
+  std::set<std::string, std::less<>> unknown_operations_;
+  std::mutex unknown_mutex_;
+
+  std::mutex poll_mutex_;
+
+  std::unique_ptr<base::Published<State>> state_;
+};
+
+}  // namespace headgate::engine

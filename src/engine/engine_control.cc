@@ -1,0 +1,328 @@
+// What operators and the load do to an engine: policies, overrides, exemptions, adaptive limits, the emergency
+// throttle.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/engine.h"
+
+namespace headgate::engine {
+namespace {
+
+control::LoadSettings load_settings(const control::AdaptiveSettings& adaptive) {
+  control::LoadSettings settings;
+  settings.normal_at = adaptive.low;
+  settings.high_at = adaptive.high;
+  settings.critical_at = adaptive.emergency_at;
+  settings.margin = adaptive.margin;
+  return settings;
+}
+
+std::string numbers(const Override& override) {
+  std::string text;
+  for (int t = 0; t < policy::kTierCount; ++t) {
+    const auto& tier = override.tiers[static_cast<std::size_t>(t)];
+    if (!tier) continue;
+    text += fmt::format("{}{} {} refilled at {} a minute", text.empty() ? "" : ", ",
+                        policy::to_string(static_cast<policy::Tier>(t)), tier->capacity, tier->refill_per_minute);
+  }
+  return text;
+}
+
+constexpr std::string_view kAlwaysExempt = "dashboard";
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options)
+    : clock_(options.clock == nullptr ? &SystemClock::shared() : options.clock),
+      sink_(options.sink),
+      store_({.max_cells = options.max_cells,
+              .at_cap = options.at_cap,
+              .track_keys = false,
+              .seed = options.seed == 0 ? base::random_seed() : options.seed}),
+      seed_(store_.seed()),
+      book_(store_, counters_),
+      violations_({}),
+      leases_(options.max_leases),
+      overrides_(std::make_shared<OverrideTable>()) {
+  rules_ = book_.make({}, seed_, 1);
+  rebuild_exempt_locked();
+  auto state = std::make_unique<State>();
+  state->rules = rules_;
+  state->overrides = overrides_;
+  state->exempt = exempt_;
+  state_ = std::make_unique<base::Published<State>>(std::move(state));
+}
+
+Engine::~Engine() {
+  while (const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_any()) {
+    CheckDecision decision;
+    decision.wall = clock_->wall(clock_->now());
+    decision.why = Why::kCancelled;
+    waiting->done(decision);
+  }
+}
+
+bool Engine::publish_locked() {
+  auto state = std::make_unique<State>();
+  state->rules = rules_;
+  state->overrides = overrides_;
+  state->exempt = exempt_;
+  state->surroundings = {control::level_in_force(load_.level, emergency_.active), emergency_.active};
+  state->factor = factor_;
+  return state_->publish(std::move(state));
+}
+
+Result<void> Engine::load(policy::Document document) {
+  const std::lock_guard guard(control_mutex_);
+  const std::shared_ptr<const Ruleset> before = rules_;
+  const std::vector<std::string> exempt_before = document_exempt_;
+  document_exempt_ = document.exempt;
+  rules_ = book_.make(std::move(document), seed_, factor_);
+  rebuild_exempt_locked();
+  if (!publish_locked()) {
+    rules_ = before;
+    document_exempt_ = exempt_before;
+    rebuild_exempt_locked();
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("decisions on {} earlier sets of policies are still held; let some of them go first",
+                             base::Published<State>::kVersions),
+                 true};
+  }
+  const policy::Document& now = rules_->rules.document();
+  violations_.configure(now.backoff);
+  enforce_backoff_.store(now.backoff.enforced);
+  rebuild_overrides_locked();
+  step_controls_locked(clock_->now());
+  tell({.kind = Event::Kind::kReload,
+        .time = clock_->wall(clock_->now()),
+        .text = "policies were replaced",
+        .value = static_cast<double>(rules_->policies.size())});
+  return {};
+}
+
+std::shared_ptr<const Ruleset> Engine::rules() const {
+  const std::lock_guard guard(control_mutex_);
+  return rules_;
+}
+
+void Engine::rebuild_overrides_locked() {
+  auto table = std::make_shared<OverrideTable>();
+  for (const Override& override : override_list_) {
+    AgentLimits& own = (*table)[base::hash128(override.agent, seed_)];
+    for (std::size_t t = 0; t < override.tiers.size(); ++t) {
+      if (!override.tiers[t]) continue;
+      const auto& [capacity, refill] = *override.tiers[t];
+      const Result<Limit> limit = Limit::token_bucket({capacity, {refill, std::chrono::minutes{1}}, 0});
+      const std::string identity = fmt::format("override\n{}\n{}", override.agent, t);
+      own.tiers[t] = book_.limit(identity, *limit, seed_, factor_);
+    }
+  }
+  // The old table keeps its limits alive until here, so that those that stay keep their cells' history.
+  overrides_ = std::move(table);
+  (void)publish_locked();
+}
+
+Result<void> Engine::set_override(const Override& override) {
+  if (override.agent.empty() || override.agent.size() > kMaxNameBytes) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("agent must be 1 to {} bytes long", kMaxNameBytes)};
+  }
+  for (std::size_t t = 0; t < override.tiers.size(); ++t) {
+    if (!override.tiers[t]) continue;
+    const auto& [capacity, refill] = *override.tiers[t];
+    const char* tier = policy::to_string(static_cast<policy::Tier>(t));
+    if (refill < 1) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}.refill_per_minute must be at least 1, got {}", tier, refill)};
+    }
+    const Result<Limit> limit = Limit::token_bucket({capacity, {refill, std::chrono::minutes{1}}, 0});
+    if (!limit) return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", tier, limit.error().message)};
+  }
+  if (numbers(override).empty()) {
+    return Error{ErrorCode::kInvalidArgument, "an override needs numbers for light, normal or heavy"};
+  }
+  const std::lock_guard guard(control_mutex_);
+  std::erase_if(override_list_, [&](const Override& other) { return other.agent == override.agent; });
+  override_list_.push_back(override);
+  rebuild_overrides_locked();
+  return {};
+}
+
+bool Engine::clear_override(std::string_view agent) {
+  const std::lock_guard guard(control_mutex_);
+  if (std::erase_if(override_list_, [&](const Override& other) { return other.agent == agent; }) == 0) return false;
+  rebuild_overrides_locked();
+  return true;
+}
+
+std::vector<Override> Engine::overrides() const {
+  const std::lock_guard guard(control_mutex_);
+  return override_list_;
+}
+
+void Engine::rebuild_exempt_locked() {
+  auto table = std::make_shared<ExemptTable>();
+  table->insert(base::hash128(kAlwaysExempt, seed_));
+  for (const std::string& agent : document_exempt_) table->insert(base::hash128(agent, seed_));
+  for (const std::string& agent : exempt_list_) table->insert(base::hash128(agent, seed_));
+  exempt_ = std::move(table);
+}
+
+void Engine::set_exempt(const std::vector<std::string>& agents) {
+  const std::lock_guard guard(control_mutex_);
+  exempt_list_ = {agents.begin(), agents.end()};
+  rebuild_exempt_locked();
+  (void)publish_locked();
+}
+
+void Engine::add_exempt(const std::string& agent) {
+  const std::lock_guard guard(control_mutex_);
+  exempt_list_.insert(agent);
+  rebuild_exempt_locked();
+  (void)publish_locked();
+}
+
+bool Engine::remove_exempt(const std::string& agent) {
+  const std::lock_guard guard(control_mutex_);
+  if (exempt_list_.erase(agent) == 0) return false;
+  rebuild_exempt_locked();
+  (void)publish_locked();
+  return true;
+}
+
+std::vector<std::string> Engine::exempt() const {
+  const std::lock_guard guard(control_mutex_);
+  std::set<std::string, std::less<>> all = exempt_list_;
+  all.insert(document_exempt_.begin(), document_exempt_.end());
+  all.emplace(kAlwaysExempt);
+  return {all.begin(), all.end()};
+}
+
+void Engine::step_controls_locked(Nanos now) {
+  const control::AdaptiveSettings& settings = rules_->rules.document().adaptive;
+  const Nanos wall = clock_->wall(now);
+  controls_at_ = now;
+  const control::Emergency emergency = control::follow_load(emergency_, settings, load_.load(), wall);
+  const control::AdaptiveInput input{load_.load(), load_.reported.has_value()};
+  const control::AdaptiveOutcome outcome = control::step(adaptive_, settings, input, now);
+  const bool switched = emergency.active != emergency_.active;
+  emergency_ = emergency;
+  adaptive_ = outcome.state;
+  if (switched) {
+    tell({.kind = Event::Kind::kEmergency,
+          .time = wall,
+          .agent = emergency_.by,
+          .text = emergency_.active ? std::string_view(emergency_.reason) : "the load has fallen",
+          .value = emergency_.active ? 1.0 : 0.0});
+  }
+  change_factor_locked(now, outcome.changed ? control::describe(outcome, settings, input) : std::string());
+}
+
+void Engine::change_factor_locked(Nanos now, const std::string& why) {
+  const control::AdaptiveSettings& settings = rules_->rules.document().adaptive;
+  const double factor = control::factor_in_force(adaptive_.level, emergency_.active, settings);
+  if (factor != factor_) {
+    factor_ = factor;
+    book_.scale(*rules_, factor_);
+    for (const auto& [agent, own] : *overrides_) {
+      for (const std::optional<WorkingLimit>& limit : own.tiers) {
+        if (limit) book_.scale(*limit, factor_);
+      }
+    }
+    tell({.kind = Event::Kind::kAdaptive,
+          .time = clock_->wall(now),
+          .text = why.empty() ? "the emergency throttle changed" : std::string_view(why),
+          .value = factor_});
+    room_.kick();
+  }
+  (void)publish_locked();
+}
+
+void Engine::report_load(double load) {
+  control::LoadReading reading;
+  reading.reported = load;
+  observe_load(reading);
+}
+
+void Engine::clear_load_report() {
+  const std::lock_guard guard(control_mutex_);
+  load_ = control::clear_report(load_, load_settings(rules_->rules.document().adaptive));
+  step_controls_locked(clock_->now());
+}
+
+void Engine::observe_load(const control::LoadReading& reading) {
+  const std::lock_guard guard(control_mutex_);
+  const Nanos now = clock_->now();
+  load_ = control::observe(load_, load_settings(rules_->rules.document().adaptive), reading, now);
+  step_controls_locked(now);
+}
+
+Result<void> Engine::emergency_on(const control::EmergencyOrder& order) {
+  const std::lock_guard guard(control_mutex_);
+  const Nanos now = clock_->now();
+  Result<control::Emergency> next = control::turn_on(emergency_, order, clock_->wall(now));
+  if (!next) return std::move(next).error();
+  emergency_ = *std::move(next);
+  tell({.kind = Event::Kind::kEmergency,
+        .time = clock_->wall(now),
+        .agent = emergency_.by,
+        .text = emergency_.reason,
+        .value = 1});
+  change_factor_locked(now, {});
+  return {};
+}
+
+void Engine::emergency_off(const std::string& by) {
+  const std::lock_guard guard(control_mutex_);
+  const Nanos now = clock_->now();
+  const bool was = emergency_.active;
+  emergency_ = control::turn_off(emergency_, rules_->rules.document().adaptive, load_.load());
+  if (was) {
+    tell({.kind = Event::Kind::kEmergency, .time = clock_->wall(now), .agent = by, .text = "turned off", .value = 0});
+  }
+  change_factor_locked(now, {});
+}
+
+void Engine::restore_emergency(const control::Emergency& state) {
+  const std::lock_guard guard(control_mutex_);
+  emergency_ = state;
+  change_factor_locked(clock_->now(), {});
+}
+
+control::Emergency Engine::emergency() const {
+  const std::lock_guard guard(control_mutex_);
+  return emergency_;
+}
+
+Engine::Load Engine::load_state() const {
+  const std::lock_guard guard(control_mutex_);
+  return {load_.load(), control::level_in_force(load_.level, emergency_.active), factor_};
+}
+
+void Engine::maintain(std::size_t cells) {
+  const Nanos now = clock_->now();
+  store_.maintain(cells, std::min(now, clock_->wall(now)));
+  (void)violations_.forget_quiet(now, 1000);
+  state_->reclaim();
+}
+
+Result<void> Engine::save(const std::string& path) const {
+  return store_.save(path, "headgate engine 1", clock_->now());
+}
+
+Result<std::size_t> Engine::restore(const std::string& path) {
+  const std::lock_guard guard(control_mutex_);
+  Result<std::size_t> restored = store_.restore(path, clock_->now(), [](std::string_view meta) -> Result<void> {
+    if (meta == "headgate engine 1") return {};
+    return Error{ErrorCode::kCorrupt, "the snapshot was not made by an engine of this version"};
+  });
+  if (!restored) return restored;
+  // Keys are hashed under the file's seed from now on.
+  seed_ = store_.seed();
+  rules_ = book_.make(rules_->rules.document(), seed_, factor_);
+  rebuild_exempt_locked();
+  rebuild_overrides_locked();
+  return restored;
+}
+
+}  // namespace headgate::engine

@@ -1,0 +1,297 @@
+// Holds on cost and slots, and checks that wait for room.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/engine.h"
+#include "engine/plan.h"
+
+namespace headgate::engine {
+
+bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const store::Applied& applied,
+                        CheckDecision& decision) {
+  auto lease = std::make_shared<Lease>();
+  lease->id = decision.lease;
+  lease->agent = check.agent;
+  lease->slot = Leases::slot_of(lease->id);
+  lease->ttl = decision.state_->rules->rules.document().leases.ttl;
+  for (const Judged& judged : decision.judged) {
+    const WorkingPolicy& working = decision.working(judged);
+    for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
+      const store::Charge& charge = plan.charges[i];
+      const bool slots = charge.limit->strategy() == Strategy::kConcurrency;
+      const bool charged = charge.cost > 0 && (!charge.soft || decision.outcomes[i].fits());
+      if (!charged || (!check.hold && !slots)) continue;
+      const core::CompiledLimit& numbers = charge.limit->current();
+      if (slots) lease->ttl = std::min(lease->ttl, numbers.numbers.concurrency.ttl);
+      const Nanos wait = charge.limit->strategy() == Strategy::kLeakyBucket ? decision.outcomes[i].delay
+                         : applied.reserved                                 ? applied.wait
+                                                                            : Nanos{0};
+      const Nanos at = numbers.follows_wall() ? decision.wall : now;
+      lease->held.push_back(
+          {charge, plan.limits[i]->numbers, at + wait, working.policy->unit, working.policy->id, working.scale});
+    }
+  }
+  if (lease->held.empty()) {
+    decision.lease.clear();  // nothing that could be given back
+    return true;
+  }
+  if (check.costs.empty()) lease->costs.emplace_back("requests", 1);
+  for (const Cost& cost : check.costs) lease->costs.emplace_back(cost.unit, cost.amount);
+  lease->expires = now + lease->ttl;
+  if (leases_.add(lease)) return true;
+  give_back(*lease, now);
+  decision.lease.clear();
+  deny(decision, Why::kTooManyLeases);
+  return false;
+}
+
+void Engine::give_back(const Lease& lease, Nanos now) {
+  const Nanos wall = clock_->wall(now);
+  for (const Held& held : lease.held) {
+    if (held.charge.limit->strategy() == Strategy::kConcurrency) {
+      store_.release(held.charge, lease.slot, now);
+    } else {
+      store_.refund(held.charge, held.charged_at, held.charge.limit->current().follows_wall() ? wall : now);
+    }
+  }
+  room_.kick();
+}
+
+void Engine::expire_leases(Nanos now) {
+  while (const std::shared_ptr<Lease> lease = leases_.expire_one(now)) {
+    give_back(*lease, now);
+    tell({.kind = Event::Kind::kLeaseExpired,
+          .time = clock_->wall(now),
+          .agent = lease->agent,
+          .text = lease->id,
+          .value = static_cast<double>(lease->ttl.count()) / 1e6});
+  }
+}
+
+Result<std::shared_ptr<Lease>> Engine::find_lease(std::string_view id, std::string_view owner,
+                                                  std::unique_lock<std::mutex>& guard) {
+  std::shared_ptr<Lease> lease = leases_.find(id, guard);
+  if (lease == nullptr) {
+    return Error{ErrorCode::kNotFound, fmt::format("no lease \"{}\" is held: it has expired, or never was", id)};
+  }
+  if (!owner.empty() && !lease->agent.empty() && owner != lease->agent) {
+    return Error{ErrorCode::kForbidden, fmt::format("lease \"{}\" belongs to another agent than \"{}\"", id, owner)};
+  }
+  return lease;
+}
+
+// Charges or refunds the difference; returns what did not fit.
+double Engine::settle_part(const Held& held, double actual, Nanos now, Nanos wall, LeaseId slot) {
+  const Units wanted = static_cast<Units>(std::ceil(actual * held.scale - 1e-6));
+  store::Charge charge = held.charge;
+  const bool follows_wall = charge.limit->current().follows_wall();
+  charge.cost = std::abs(wanted - held.charge.cost);
+  charge.counted = false;
+  if (wanted < held.charge.cost) {
+    store_.refund(charge, held.charged_at, follows_wall ? wall : now);
+    return 0;
+  }
+  if (charge.cost == 0) return 0;
+  // What was used was used: it is charged ahead if it must be, and what no wait could fit is told.
+  const Units most = charge.limit->current().most;
+  const Units excess = std::max<Units>(0, charge.cost - most);
+  charge.cost -= excess;
+  charge.soft = false;
+  charge.patience = core::kLongestSpan;
+  core::Outcome outcome;
+  const store::Applied applied = store_.apply({&charge, 1},
+                                              {.now = now,
+                                               .wall = wall,
+                                               .effect = store::Effect::kReserve,
+                                               .patience = core::kLongestSpan,
+                                               .lease = slot,
+                                               .count_denial = false},
+                                              {&outcome, 1});
+  const bool charged = !applied.store_full && (applied.wait == Nanos{0} || applied.reserved);
+  return static_cast<double>(excess + (charged ? 0 : charge.cost)) / held.scale;
+}
+
+Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std::span<const Cost> actual) {
+  for (const Cost& cost : actual) {
+    if (!(cost.amount >= 0) || cost.amount > kMaxCost) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("cost.{} must be between 0 and {:.0f}, got {}", cost.unit, kMaxCost, cost.amount)};
+    }
+  }
+  const Nanos now = clock_->now();
+  expire_leases(now);
+  const Nanos wall = clock_->wall(now);
+  std::unique_lock<std::mutex> guard;
+  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, guard);
+  if (!found) return std::move(found).error();
+  Lease& lease = **found;
+  if (lease.ended) {
+    Settled again = lease.settled;
+    again.again = true;
+    return again;
+  }
+  const auto actual_of = [&](std::string_view unit) -> const Cost* {
+    const auto cost = std::find_if(actual.begin(), actual.end(), [&](const Cost& each) { return each.unit == unit; });
+    return cost == actual.end() ? nullptr : &*cost;
+  };
+  Settled settled;
+  settled.costs = lease.costs;
+  for (auto& [unit, amount] : settled.costs) {
+    if (const Cost* cost = actual_of(unit)) amount = cost->amount;
+  }
+  std::string worst;
+  for (const Held& held : lease.held) {
+    if (held.charge.limit->strategy() == Strategy::kConcurrency) {
+      store_.release(held.charge, lease.slot, now);
+      continue;
+    }
+    const Cost* cost = actual_of(held.unit);
+    if (cost == nullptr) continue;
+    const double over = settle_part(held, cost->amount, now, wall, lease.slot);
+    if (over <= settled.overrun) continue;
+    settled.overrun = over;
+    worst = held.policy_id;
+  }
+  lease.settled = settled;
+  const std::string agent = lease.agent;
+  leases_.end(lease, now);
+  guard.unlock();
+  if (settled.overrun > 0) {
+    tell({.kind = Event::Kind::kOverrun,
+          .time = wall,
+          .agent = agent,
+          .policy_id = worst,
+          .text = "the actual cost is more than the limit ever holds",
+          .value = settled.overrun});
+  }
+  room_.kick();
+  return settled;
+}
+
+Result<Settled> Engine::release(std::string_view id, std::string_view owner) {
+  const Nanos now = clock_->now();
+  expire_leases(now);
+  std::unique_lock<std::mutex> guard;
+  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, guard);
+  if (!found) return std::move(found).error();
+  Lease& lease = **found;
+  Settled settled = lease.settled;
+  settled.again = lease.ended;
+  if (lease.ended) return settled;
+  settled.costs = lease.costs;
+  for (auto& [unit, amount] : settled.costs) amount = 0;
+  give_back(lease, now);
+  lease.settled = settled;
+  leases_.end(lease, now);
+  return settled;
+}
+
+Result<Nanos> Engine::renew(std::string_view id, std::string_view owner) {
+  const Nanos now = clock_->now();
+  expire_leases(now);
+  std::unique_lock<std::mutex> guard;
+  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, guard);
+  if (!found) return std::move(found).error();
+  Lease& lease = **found;
+  if (lease.ended) return Error{ErrorCode::kNotFound, fmt::format("lease \"{}\" has ended", id)};
+  for (const Held& held : lease.held) {
+    if (held.charge.limit->strategy() == Strategy::kConcurrency) store_.renew(held.charge, lease.slot, now);
+  }
+  leases_.renew(lease, now);
+  return clock_->wall(now) + lease.ttl;
+}
+
+std::uint64_t Engine::check_async(const Check& check, Done done) {
+  const Nanos now = clock_->now();
+  CheckDecision decision;
+  judge(now, check, Asker::kMayWait, decision);
+  if (!decision.waits || check.peek) {
+    done(decision);
+    return 0;
+  }
+  Nanos patience = decision.patience_;
+  if (check.max_wait > Nanos{0}) patience = std::min(patience, check.max_wait);
+  // A wait that cannot end in time is over at once; but a slot may come free at any moment.
+  const Judged& judged = decision.judged[static_cast<std::size_t>(decision.decider)];
+  bool may_come_early = !room_.empty();
+  for (const WorkingLimit& limit : decision.working(judged).strands[judged.strand].limits) {
+    may_come_early = may_come_early || limit.base.strategy() == Strategy::kConcurrency;
+  }
+  const bool hopeless = decision.retry_after > patience && !may_come_early;
+  if (!hopeless) {
+    auto waiting = std::make_shared<WaitingRoom::Waiting>();
+    waiting->line = decision.line_;
+    waiting->check = OwnedCheck(check);
+    waiting->done = done;
+    waiting->since = now;
+    waiting->deadline = now + patience;
+    waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
+    waiting->priority = check.priority;
+    const std::size_t most = decision.state_->rules->rules.document().queue.max_waiting;
+    if (const std::uint64_t id = room_.add(std::move(waiting), most)) return id;
+    decision.why = Why::kQueueFull;
+  }
+  after_denial(now, check, decision);
+  done(decision);
+  return 0;
+}
+
+bool Engine::cancel(std::uint64_t waiting) {
+  const std::shared_ptr<WaitingRoom::Waiting> taken = room_.take(waiting);
+  if (taken == nullptr) return false;
+  CheckDecision decision;
+  const Nanos now = clock_->now();
+  decision.wall = clock_->wall(now);
+  decision.why = Why::kCancelled;
+  decision.waited = now - taken->since;
+  taken->done(decision);
+  return true;
+}
+
+void Engine::serve_lines(Nanos now) {
+  while (const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_first_due(now)) {
+    CheckDecision decision;
+    judge(now, waiting->check.get(), Asker::kFromLine, decision);
+    if (decision.waits && waiting->deadline > now) {
+      waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
+      room_.put_back(waiting);
+      continue;
+    }
+    if (decision.waits) {
+      decision.why = Why::kTimedOut;
+      after_denial(now, waiting->check.get(), decision);
+    }
+    decision.waited = now - waiting->since;
+    waiting->done(decision);
+  }
+  while (const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_overdue(now)) {
+    Check peek = waiting->check.get();
+    peek.peek = true;
+    CheckDecision decision;
+    judge(now, peek, Asker::kFromLine, decision);
+    deny(decision, Why::kTimedOut);
+    after_denial(now, waiting->check.get(), decision);
+    decision.waited = now - waiting->since;
+    waiting->done(decision);
+  }
+}
+
+Nanos Engine::poll() {
+  const std::lock_guard polling(poll_mutex_);
+  const Nanos now = clock_->now();
+  if (leases_.next_expiry() <= now) expire_leases(now);
+  if (!room_.empty()) serve_lines(now);
+  constexpr Nanos kBetweenSteps = std::chrono::seconds{1};
+  {
+    const std::lock_guard guard(control_mutex_);
+    if (load_.load() && now - controls_at_ >= kBetweenSteps) {
+      load_ = control::observe(load_, {}, {}, now);
+      step_controls_locked(now);
+    }
+  }
+  return std::min(leases_.next_expiry(), room_.empty() ? kMaxTime : room_.next_due());
+}
+
+}  // namespace headgate::engine

@@ -1,0 +1,82 @@
+// Policies at work: compiled rules, and for each of their limits the live numbers that cells are judged by.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/counters.h"
+#include "policy/rules.h"
+#include "store/live_limit.h"
+
+namespace headgate::store {
+class MemoryStore;
+}
+
+namespace headgate::engine {
+
+// The numbers that cells are judged by, and the limit that they come from.
+struct LiveNumbers {
+  explicit LiveNumbers(const Limit& limit) : live(core::compile(limit)), stands(limit) {}
+  store::LiveLimit live;
+  Limit stands;  // guarded by the book
+};
+
+// One limit and where its cells are: a cell's key is the salt mixed with the check's key.
+struct WorkingLimit {
+  std::shared_ptr<LiveNumbers> numbers;
+  base::Hash128 salt;
+  Limit base;  // before any scaling
+};
+
+// The limits of a policy, or of one of its variants.
+struct Strand {
+  std::string variant;          // empty: the policy has none
+  std::uint32_t share_end = 0;  // of all weights so far: keys below it take this strand
+  std::vector<WorkingLimit> limits;
+  Counters::Id counter = 0;
+};
+
+struct WorkingPolicy {
+  const policy::Policy* policy = nullptr;
+  std::uint16_t unit = 0;  // index into Ruleset::units
+  double scale = 1;        // units of a cell per unit of cost
+  bool soft = false;       // exceeding it only warns or logs
+  bool throttles = false;
+  bool split = false;                // into variants, or into those enforced and those monitored
+  std::uint32_t enforced_share = 0;  // of 1,000,000
+  std::vector<Strand> strands;
+};
+
+struct Ruleset {
+  Ruleset(policy::Document document, std::uint64_t seed) : rules(std::move(document), seed) {}
+  policy::Rules rules;
+  std::vector<WorkingPolicy> policies;  // as in rules.policies()
+  std::vector<std::string> units;       // that any policy counts
+};
+
+// Hands out live limits, the same one again for as long as a limit keeps its identity: its policy, variant, strategy,
+// key and unit. So cells live on when a document is loaded anew, and when only numbers changed, what was used is
+// carried over as a fraction.
+class LimitBook {
+ public:
+  LimitBook(store::MemoryStore& store, Counters& counters) : store_(store), counters_(counters) {}
+
+  [[nodiscard]] std::shared_ptr<const Ruleset> make(policy::Document document, std::uint64_t seed, double factor);
+  [[nodiscard]] WorkingLimit limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor);
+  // From now on every adaptive limit stands at this factor of its base.
+  void scale(const Ruleset& rules, double factor);
+  void scale(const WorkingLimit& limit, double factor);
+
+ private:
+  void set(LiveNumbers& numbers, const Limit& limit);
+
+  store::MemoryStore& store_;
+  Counters& counters_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::weak_ptr<LiveNumbers>> limits_;
+};
+
+}  // namespace headgate::engine

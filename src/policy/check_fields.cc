@@ -1,0 +1,34 @@
+#include "policy/check_fields.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace headgate::policy {
+
+ValueText::ValueText(const Value& value) noexcept {
+  switch (value.kind) {
+    case Value::Kind::kText: view_ = value.text; return;
+    case Value::Kind::kBoolean: view_ = value.boolean ? "true" : "false"; return;
+    case Value::Kind::kNumber: break;
+  }
+  const double number = value.number == 0 ? 0 : value.number;  // no "-0"
+  const auto end = std::to_chars(buffer_.data(), buffer_.data() + buffer_.size(), number).ptr;
+  view_ = {buffer_.data(), static_cast<std::size_t>(end - buffer_.data())};
+}
+
+base::Hash128 Fields::hash(const Value* value) const noexcept {
+  if (value == nullptr) return base::hash128({}, seed_);
+  return base::hash128(ValueText(*value).view(), seed_);
+}
+
+std::optional<double> number_of(const Value& value) noexcept {
+  if (value.kind == Value::Kind::kNumber) return value.number;
+  if (value.kind == Value::Kind::kBoolean) return std::nullopt;
+  double number = 0;
+  const char* end = value.text.data() + value.text.size();
+  const auto read = std::from_chars(value.text.data(), end, number);
+  if (read.ec != std::errc{} || read.ptr != end || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+}  // namespace headgate::policy

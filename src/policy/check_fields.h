@@ -1,0 +1,73 @@
+// The fields of one check, hashed at most once each: what matching and keys are made of.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "base/hash.h"
+#include "policy/model.h"
+
+namespace headgate::policy {
+
+// Borrows the check. Not for sharing between threads.
+class Fields {
+ public:
+  Fields(const Check& check, std::uint64_t seed) noexcept
+      : check_(check), seed_(seed), text_{check.agent,   check.session,   check.user, check.tenant,
+                                          check.plan,    check.operation, {},         check.channel,
+                                          check.context, check.resource,  check.ip} {}
+
+  [[nodiscard]] const Check& check() const noexcept { return check_; }
+  [[nodiscard]] std::string_view text(Dimension dimension) const noexcept { return text_[index(dimension)]; }
+  [[nodiscard]] bool has(Dimension dimension) const noexcept { return !text(dimension).empty(); }
+  [[nodiscard]] base::Hash128 hash(Dimension dimension) noexcept {
+    const std::size_t i = index(dimension);
+    if ((hashed_ >> i & 1U) == 0) {
+      hashes_[i] = base::hash128(text_[i], seed_);
+      hashed_ |= 1U << i;
+    }
+    return hashes_[i];
+  }
+  void set_tier(Tier tier) noexcept { text_[index(Dimension::kTier)] = to_string(tier); }
+  void copy_tier(const Fields& other) noexcept { text_[index(Dimension::kTier)] = other.text(Dimension::kTier); }
+
+  // nullptr: the check does not have it. Of attributes of one name the first counts.
+  [[nodiscard]] const Value* attribute(std::string_view name) const noexcept {
+    for (const Attribute& attribute : check_.attributes) {
+      if (attribute.name == name) return &attribute.value;
+    }
+    return nullptr;
+  }
+  // Of a value, by how it reads; of nullptr, as of nothing.
+  [[nodiscard]] base::Hash128 hash(const Value* value) const noexcept;
+
+  static constexpr std::size_t kCount = 11;  // all dimensions but attributes
+
+ private:
+  [[nodiscard]] static std::size_t index(Dimension dimension) noexcept { return static_cast<std::size_t>(dimension); }
+
+  const Check& check_;
+  std::uint64_t seed_;
+  std::array<std::string_view, kCount> text_;
+  std::array<base::Hash128, kCount> hashes_;  // valid where hashed_ says so
+  std::uint32_t hashed_ = 0;
+};
+
+// How a value reads: the shortest text that gives the number back, "true" or "false".
+class ValueText {
+ public:
+  explicit ValueText(const Value& value) noexcept;
+  ValueText(const ValueText&) = delete;
+  ValueText& operator=(const ValueText&) = delete;
+  [[nodiscard]] std::string_view view() const noexcept { return view_; }
+
+ private:
+  std::array<char, 32> buffer_;
+  std::string_view view_;
+};
+
+// A number, or text that reads as one.
+[[nodiscard]] std::optional<double> number_of(const Value& value) noexcept;
+
+}  // namespace headgate::policy

@@ -1,0 +1,126 @@
+// Policies compiled for matching: immutable, built on load, swapped whole.
+//
+// An index leads from a check to the few policies that might match it, so that the cost of a check grows with the
+// policies that match, not with those that exist. Each policy is filed under the one of its conditions that the fewest
+// others share: an exact agent and operation, any other exact value, or the beginning of a pattern.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "policy/check_fields.h"
+#include "policy/model.h"
+#include "policy/pattern.h"
+
+namespace headgate::policy {
+
+// What policies may match on besides the check itself.
+struct Surroundings {
+  control::LoadLevel load = control::LoadLevel::kNormal;
+  bool emergency = false;
+};
+
+// Indexes of the policies that match a check, in the order in which they are judged.
+class Matched {
+ public:
+  static constexpr std::size_t kMost = 64;
+  [[nodiscard]] std::span<const std::uint32_t> policies() const noexcept { return {policies_.data(), size_}; }
+  [[nodiscard]] bool overflow() const noexcept { return overflow_; }  // more than kMost match
+  void add(std::uint32_t policy) noexcept;                            // keeps the order; once each
+
+ private:
+  std::array<std::uint32_t, kMost> policies_;
+  std::uint32_t size_ = 0;
+  bool overflow_ = false;
+};
+
+// Safe for concurrent use.
+class Rules {
+ public:
+  // `seed` is that of the hashes that Fields will bring.
+  Rules(Document document, std::uint64_t seed);
+
+  [[nodiscard]] const Document& document() const noexcept { return document_; }
+  // In the order in which they are judged: by priority, then as declared. Built-in tier limits come last.
+  [[nodiscard]] const std::vector<Policy>& policies() const noexcept { return document_.policies; }
+  [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
+
+  // REQUIRES: the fields' tier is set if tiers_matter().
+  void match(Fields& fields, const Surroundings& surroundings, Matched& matched) const noexcept;
+  // For people: why that policy does not match; empty: it does.
+  [[nodiscard]] std::string why_not(std::size_t policy, const Fields& fields, const Surroundings& surroundings) const;
+
+  // Whether any policy looks at the tier.
+  [[nodiscard]] bool tiers_matter() const noexcept { return tiers_matter_; }
+  struct Classified {
+    Tier tier = Tier::kNormal;
+    bool known = false;  // false: on no list, so normal
+  };
+  [[nodiscard]] Classified classify(std::string_view operation) const noexcept;
+
+ private:
+  struct FieldRule {
+    Dimension dimension;
+    PatternSet patterns;
+  };
+  struct AttributeCondition {
+    const AttributeRule* rule;
+    PatternSet patterns;
+  };
+  struct Conditions {
+    std::vector<FieldRule> fields;
+    std::vector<AttributeCondition> attributes;
+    std::uint8_t load_levels = 0;  // bits; 0: does not matter
+    std::int8_t emergency = -1;    // -1: does not matter
+    bool unidentified = false;
+    bool missing_matches = false;
+  };
+  // One thing to ask the index: whether anybody is filed under this.
+  struct Feature {
+    enum class Kind : std::uint8_t { kEverything, kWhole, kPrefix, kPair, kAttribute };
+    Kind kind = Kind::kEverything;
+    Dimension dimension = Dimension::kAgent;  // of kWhole and kPrefix
+    std::uint32_t length = 0;                 // of kPrefix
+    std::uint64_t hash = 0;
+  };
+  using Route = std::vector<Feature>;  // whatever matches the policy has one of these
+  struct Slot {
+    std::uint64_t feature = 0;  // 0: free
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+  };
+
+  [[nodiscard]] bool holds(const FieldRule& rule, bool missing_matches, const Fields& fields) const noexcept;
+  [[nodiscard]] static bool holds(const AttributeCondition& condition, bool missing_matches,
+                                  const Fields& fields) noexcept;
+  [[nodiscard]] bool matches(std::uint32_t policy, const Fields& fields,
+                             const Surroundings& surroundings) const noexcept;
+  void compile_conditions();
+  void build_index();
+  [[nodiscard]] std::vector<Route> routes_of(std::size_t policy) const;
+  void file(std::uint32_t policy, const Route& route);
+  void consider(std::uint64_t feature, const Fields& fields, const Surroundings& surroundings,
+                Matched& matched) const noexcept;
+
+  [[nodiscard]] std::uint64_t hashed(std::string_view text) const noexcept { return base::hash128(text, seed_).low; }
+
+  Document document_;
+  std::uint64_t seed_;
+  std::vector<Conditions> conditions_;
+  std::array<PatternSet, kTierCount> tier_operations_;
+  bool tiers_matter_ = false;
+
+  // The index: feature -> policies. Features are 64-bit hashes; what they lead to is verified in full.
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> filed_;  // while it is built
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> postings_;
+  std::uint32_t indexed_dimensions_ = 0;  // bits
+  bool pairs_indexed_ = false;
+  bool attributes_indexed_ = false;
+  std::array<std::vector<std::uint32_t>, Fields::kCount> prefix_lengths_;
+};
+
+}  // namespace headgate::policy
