@@ -51,6 +51,8 @@ class Limiter {
   [[nodiscard]] virtual Statistics statistics(std::string_view key) const = 0;
   // Makes the key as if it had never been seen.
   virtual void clear(std::string_view key) noexcept = 0;
+  // Ends the hold that Decision::lease names. False: it had ended, or the limiter holds nothing.
+  virtual bool release(std::string_view /*key*/, LeaseId /*lease*/) noexcept { return false; }
 
   [[nodiscard]] Units remaining(std::string_view key) const noexcept { return peek(key, 0).remaining; }
 };
@@ -219,7 +221,7 @@ class MemoryLimiter final : public Limiter {
   [[nodiscard]] Reservation reserve_at(Nanos now, std::string_view key, Units permits, Nanos max_wait) noexcept;
 
   // Concurrency: ends or prolongs the hold that Decision::lease names. False: it had ended.
-  bool release(std::string_view key, LeaseId lease) noexcept;
+  bool release(std::string_view key, LeaseId lease) noexcept override;
   bool renew(std::string_view key, LeaseId lease) noexcept;
 
   [[nodiscard]] Decision peek(std::string_view key, Units permits = 1) const noexcept override;

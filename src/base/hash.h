@@ -1,13 +1,15 @@
 // A 128-bit seeded hash stands for a key everywhere: cells keep no strings.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
-
-#include "base/wide.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#include "base/wide.h"
 
 namespace headgate::base {
 
@@ -17,22 +19,62 @@ struct Hash128 {
   friend bool operator==(const Hash128&, const Hash128&) = default;
 };
 
-// The seed is secret and random per store, so that nobody can choose keys that collide.
+// The two halves of the product, folded: the cheapest thorough mix there is.
+[[nodiscard]] inline std::uint64_t fold(std::uint64_t a, std::uint64_t b) noexcept {
+  const auto product = static_cast<WideUnsigned>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+// The seed is secret and random, so that nobody can choose names that collide.
 [[nodiscard]] inline Hash128 hash128(std::string_view text, std::uint64_t seed) noexcept {
   const XXH128_hash_t h = XXH3_128bits_withSeed(text.data(), text.size(), seed);
   return {h.low64, h.high64};
 }
 
+// The hash of a store's keys. The seed is secret and random per store, so that nobody can choose keys that collide.
+//
+// Names of 17 to 32 bytes, which most are, have a way of their own: four words, each under a secret of its own,
+// multiplied twice over. XXH3 takes all others. Changing either makes old snapshots useless: see kVersion there.
+class Hasher {
+ public:
+  explicit Hasher(std::uint64_t seed) noexcept : seed_(seed) {
+    for (std::size_t i = 0; i < 4; ++i) secrets_[i] = XXH64(&seed, sizeof(seed), i);
+  }
+
+  [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
+
+  [[nodiscard]] static bool is_short(std::string_view text) noexcept { return text.size() - 17 < 16; }
+  [[nodiscard]] Hash128 operator()(std::string_view text) const noexcept {
+    if (is_short(text)) return hash_short(text);
+    return hash128(text, seed_);
+  }
+  // REQUIRES: is_short(text).
+  [[nodiscard]] Hash128 hash_short(std::string_view text) const noexcept {
+    const char* end = text.data() + text.size();
+    const std::uint64_t a = word(text.data());
+    const std::uint64_t b = word(text.data() + 8);
+    const std::uint64_t c = word(end - 16);
+    const std::uint64_t d = word(end - 8);
+    // Each sum keeps what folding the other product loses.
+    const std::uint64_t x = fold(a ^ secrets_[0], b ^ secrets_[1]) ^ (c + d);
+    const std::uint64_t y = fold(c ^ secrets_[2], d ^ secrets_[3]) ^ (a + b + text.size());
+    return {fold(x ^ secrets_[1], y ^ secrets_[2]), fold(x ^ secrets_[3], y ^ secrets_[0])};
+  }
+
+ private:
+  [[nodiscard]] static std::uint64_t word(const char* bytes) noexcept {
+    std::uint64_t word;
+    std::memcpy(&word, bytes, sizeof(word));
+    return word;
+  }
+  std::uint64_t seed_;
+  std::array<std::uint64_t, 4> secrets_;
+};
+
 // Another key made from this one, for the n-th limit on it.
 [[nodiscard]] inline Hash128 nth(Hash128 hash, std::uint64_t n) noexcept {
   if (n == 0) return hash;
   return {XXH64(&hash, sizeof(hash), n), XXH64(&hash, sizeof(hash), ~n)};
-}
-
-// The two halves of the product, folded: the cheapest thorough mix there is.
-[[nodiscard]] inline std::uint64_t fold(std::uint64_t a, std::uint64_t b) noexcept {
-  const auto product = static_cast<WideUnsigned>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
 // One hash from two that are random already; which is which matters.

@@ -40,7 +40,7 @@ Engine::Engine(const EngineOptions& options)
               .at_cap = options.at_cap,
               .track_keys = false,
               .seed = options.seed == 0 ? base::random_seed() : options.seed}),
-      seed_(store_.seed()),
+      seed_(store_.hasher().seed()),
       book_(store_, counters_),
       violations_({}),
       leases_(options.max_leases),
@@ -318,7 +318,7 @@ Result<std::size_t> Engine::restore(const std::string& path) {
   });
   if (!restored) return restored;
   // Keys are hashed under the file's seed from now on.
-  seed_ = store_.seed();
+  seed_ = store_.hasher().seed();
   rules_ = book_.make(rules_->rules.document(), seed_, factor_);
   rebuild_exempt_locked();
   rebuild_overrides_locked();

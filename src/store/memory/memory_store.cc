@@ -12,10 +12,11 @@ namespace {
 using core::CompiledLimit;
 using core::Outcome;
 
-constexpr std::size_t kMaxShards = 512;
+constexpr std::size_t kMaxShards = 4096;
 constexpr std::size_t kCellsPerShard = 256;     // below this many cells per shard, at the cap, fewer shards do
 constexpr std::uint32_t kBucketsPerInsert = 2;  // swept with each new key
 constexpr std::uint32_t kBucketsAtCap = 16;     // searched for room at the cap
+constexpr std::size_t kFewCells = 8192;         // with their shards, within most cores' own cache
 
 // The instant by which this limit goes.
 Nanos time_for(const CompiledLimit& limit, const Ask& ask) noexcept {
@@ -26,7 +27,7 @@ Nanos idle_before(const Ask& ask) noexcept { return std::min(ask.now, ask.wall);
 }  // namespace
 
 MemoryStore::MemoryStore(const MemoryStoreOptions& options)
-    : seed_(options.seed), max_cells_(options.max_cells), at_cap_(options.at_cap) {
+    : hasher_(options.seed), max_cells_(options.max_cells), at_cap_(options.at_cap) {
   const std::size_t shards = std::clamp<std::size_t>(std::bit_ceil(options.max_cells / kCellsPerShard), 1, kMaxShards);
   shard_mask_ = shards - 1;
   shards_ = std::make_unique<Shard[]>(shards);
@@ -89,6 +90,8 @@ Outcome MemoryStore::charge_one(Shard& shard, const Place& place, const Compiled
 }
 
 void MemoryStore::prefetch(std::span<const base::Hash128> keys, Strategy strategy) const noexcept {
+  // What few cells there are is in the cache already.
+  if (cells_.load(std::memory_order_relaxed) < kFewCells) return;
   for (const base::Hash128& key : keys) __builtin_prefetch(&shard_of(key), 1);
   for (const base::Hash128& key : keys) {
     if (words_of(strategy) == 2) {
