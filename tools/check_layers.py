@@ -15,6 +15,7 @@ MAY_INCLUDE = {
     "core": {"headgate", "base"},
     "store": {"headgate", "base", "core"},
     "limiter": {"headgate", "base", "core", "store"},
+    "control": {"headgate", "base", "core"},
     "capi": {"headgate", "base", "limiter"},
     "cli": {"headgate", "base"},  # a user of the library like any other
 }
