@@ -38,11 +38,11 @@ enum class AdaptiveLevel : std::uint8_t { kLowered, kBase, kRaised };
 
 struct AdaptiveState {
   AdaptiveLevel level = AdaptiveLevel::kBase;
-  std::optional<Nanos> changed_at;  // none: no change made yet, so the first is not held back
+  std::optional<Nanos> changed_at{};  // none: no change made yet, so the first is not held back
 };
 
 struct AdaptiveInput {
-  std::optional<double> load;     // absent or NaN: unknown, and limits go back to their base
+  std::optional<double> load{};   // absent or NaN: unknown, and limits go back to their base
   bool reported_present = false;  // somebody outside reports a figure
 };
 

@@ -18,8 +18,8 @@ struct Emergency {
   bool active = false;
   bool automatic = false;  // turned on by the load, which may turn it off again
   bool held_off = false;   // turned off by hand in spite of the load, which may not turn it on before it has fallen
-  std::string reason;
-  std::string by;
+  std::string reason{};
+  std::string by{};
   Nanos since{0};
 
   friend bool operator==(const Emergency&, const Emergency&) = default;

@@ -27,7 +27,7 @@ void smooth(std::optional<LoadSource>& source, std::optional<double> reading, Na
     const double elapsed = std::chrono::duration<double>(now - source->at).count();
     const double constant = std::chrono::duration<double>(smoothing).count();
     const double weight = constant > 0 ? -std::expm1(-elapsed / constant) : 1.0;
-    source = LoadSource{source->value + weight * (*figure - source->value), now};
+    source = LoadSource{std::lerp(source->value, *figure, weight), now};
   } else if (source && now - source->at >= kLoadSourceTtl) {
     source.reset();
   }

@@ -15,10 +15,10 @@ namespace headgate::control {
 
 // One look at the sources. A source that could not be read is absent.
 struct LoadReading {
-  std::optional<double> cpu;
-  std::optional<double> memory;
-  std::optional<double> pressure;  // the share of time in which somebody waited for CPU, memory or I/O
-  std::optional<double> reported;  // by the service behind us, about itself
+  std::optional<double> cpu{};
+  std::optional<double> memory{};
+  std::optional<double> pressure{};  // the share of time in which somebody waited for CPU, memory or I/O
+  std::optional<double> reported{};  // by the service behind us, about itself
 };
 
 enum class LoadLevel : std::uint8_t { kLow, kNormal, kHigh, kCritical };

@@ -41,7 +41,7 @@ std::uint32_t Violations::Entry::recent(Nanos now) const noexcept {
   return count;
 }
 
-Violations::Violations(Settings settings)
+Violations::Violations(const Settings& settings)
     : seed_(settings.seed),
       shard_mask_(shards_for(settings.max_agents) - 1),
       max_per_shard_(std::max<std::size_t>(settings.max_agents / (shard_mask_ + 1), 1)),

@@ -42,7 +42,7 @@ struct Offender {
 class Violations {
  public:
   struct Settings {
-    BackoffSettings backoff;
+    BackoffSettings backoff{};
     std::size_t max_agents = 100'000;
     std::uint64_t seed = base::random_seed();
   };
@@ -57,7 +57,7 @@ class Violations {
     std::uint64_t evicted = 0;  // while still rate limited, for want of room
   };
 
-  explicit Violations(Settings settings);
+  explicit Violations(const Settings& settings);
 
   Recorded record(std::string_view agent, Nanos now);
 
@@ -95,7 +95,7 @@ class Violations {
     mutable std::mutex mutex;
     std::list<Entry> entries;  // the least recently violating first
     std::unordered_map<base::Hash128, std::list<Entry>::iterator, ById> index;
-    BackoffSettings backoff;
+    BackoffSettings backoff{};
   };
 
   [[nodiscard]] Shard& shard_of(const base::Hash128& id) const noexcept { return shards_[id.low & shard_mask_]; }
