@@ -6,7 +6,7 @@ namespace headgate::control {
 namespace {
 
 constexpr std::size_t kMaxShownName = 128;
-constexpr std::size_t kMostShards = 64;
+constexpr std::size_t kMostShards = 32;       // configure() holds all their locks at once
 constexpr std::size_t kLeastPerShard = 1024;  // with fewer, the choice of whom to evict would be poor
 
 // Cut where a character ends, so that it can be shown.
