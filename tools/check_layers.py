@@ -14,9 +14,9 @@ MAY_INCLUDE = {
     "base": {"headgate"},
     "core": {"headgate", "base"},
     "store": {"headgate", "base", "core"},
+    "limiter": {"headgate", "base", "core", "store"},
     "control": {"headgate", "base", "core"},
     "policy": {"headgate", "base", "core", "control"},
-    "limiter": {"headgate", "base", "core", "store"},
     "capi": {"headgate", "base", "limiter"},
     "cli": {"headgate", "base"},  # a user of the library like any other
 }
