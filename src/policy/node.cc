@@ -267,9 +267,14 @@ Tree parse(std::string_view text) {
   } catch (const Stop& stop) {
     tree.flaws.push_back(stop.flaw);
   } catch (const YAML::Exception& e) {
+    const std::string message = "cannot be read as YAML or JSON: " + base::shortened(e.msg, 200);
     Columns columns(readable);
-    tree.flaws.push_back({std::max(e.mark.line, 0) + 1, e.mark.is_null() ? 1 : columns.at(e.mark),
-                          "cannot be read as YAML or JSON: " + base::shortened(e.msg, 200)});
+    // The parser's column at the end of the text is not to be relied on.
+    if (e.mark.is_null() || e.mark.pos + 1 >= static_cast<int>(readable.size())) {
+      tree.flaws.push_back(flaw_at(readable, readable.size(), message));
+    } else {
+      tree.flaws.push_back({e.mark.line + 1, columns.at(e.mark), message});
+    }
   }
   return tree;
 }
