@@ -24,14 +24,14 @@ using namespace std::chrono_literals;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr Nanos kStart = 1'700'000'000s;
-constexpr Nanos kTick = 1us;  // virtual time between two checks
+constexpr Nanos kTick = 20us;  // virtual time between two checks
 
 // Three policies match the check; the others are for other agents, operations, tenants and models.
 policy::Document document(std::size_t policies) {
   std::string yaml = R"(
 policies:
   - {id: everyone, key: [], limit: {strategy: token_bucket, capacity: 1000000000, refill_rate: 2000000}}
-  - {id: agents, key: [agent, session], limit: {strategy: sliding_window, limit: 50, window: 40us}}
+  - {id: agents, key: [agent, session], limit: {strategy: sliding_window, limit: 60, window: 1ms}}
   - id: components
     match: {agents: [agent-1], operations: [CREATE_COMPONENT, "component.*"], contexts: [UI_DEVELOPMENT]}
     key: [agent, operation]
