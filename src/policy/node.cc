@@ -54,7 +54,15 @@ class Builder : public YAML::EventHandler {
  public:
   Builder(std::string_view text, Tree& tree) : columns_(text), tree_(tree) {}
 
-  void OnDocumentStart(const YAML::Mark& /*mark*/) override { anchors_.clear(); }
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    // Some stray tokens are never consumed: the parser would give empty documents without end.
+    if (mark.pos == document_at_) stop(mark, "cannot be read as YAML or JSON: unexpected token");
+    if (tree_.roots.size() >= kMaxDocuments) {
+      stop(mark, "must be at most " + std::to_string(kMaxDocuments) + " documents");
+    }
+    document_at_ = mark.pos;
+    anchors_.clear();
+  }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { leaf(mark, anchor, Node::Kind::kNull); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -176,6 +184,7 @@ class Builder : public YAML::EventHandler {
 
   Columns columns_;
   Tree& tree_;
+  int document_at_ = -1;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, const Node*> anchors_;
 };

@@ -46,9 +46,9 @@ constexpr std::array<Unit, 25> kUnits{{
     {"wk", 604'800 * kSecond},
     {"week", 604'800 * kSecond},
     {"weeks", 604'800 * kSecond},
-    {"y", 365 * 86'400 * kSecond},
-    {"year", 365 * 86'400 * kSecond},
-    {"years", 365 * 86'400 * kSecond},
+    {"y", 365LL * 86'400 * kSecond},
+    {"year", 365LL * 86'400 * kSecond},
+    {"years", 365LL * 86'400 * kSecond},
 }};
 
 std::int64_t unit_nanos(std::string_view name) {

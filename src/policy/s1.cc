@@ -18,6 +18,7 @@ std::string upper_case(std::string_view text) {
 template <class Enum, int kCount>
 bool read_upper_enum(const Scope& scope, const Node* node, std::string_view field, Enum& out) {
   std::vector<std::string> words;
+  words.reserve(kCount);
   for (int i = 0; i < kCount; ++i) words.push_back(upper_case(to_string(static_cast<Enum>(i))));
   const auto index = read_choice(scope, node, field, words);
   if (index) out = static_cast<Enum>(*index);
