@@ -62,6 +62,12 @@ std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::u
     const bool gentle = policy.action == policy::Action::kWarn || policy.action == policy::Action::kLog;
     working.soft = gentle && !strict;
     working.throttles = policy.action == policy::Action::kThrottle && !strict;
+    working.patience = working.throttles ? policy.max_wait : Nanos{0};
+    working.enforced = policy.mode == policy::Mode::kEnforce;
+    for (auto part = policy.key.rbegin(); part != policy.key.rend(); ++part) {
+      working.attributes = working.attributes || part->dimension == policy::Dimension::kAttribute;
+      working.key = working.key << 4 | (static_cast<std::uint64_t>(part->dimension) + 1);
+    }
     working.enforced_share = static_cast<std::uint32_t>(std::lround(policy.rollout * 1e6));
     working.split = policy.rollout < 1 || !policy.variants.empty();
     bool slots_only = !policy.limits.empty();
@@ -85,6 +91,7 @@ std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::u
       for (const policy::Variant& variant : policy.variants) add_strand(variant.name, variant.weight, variant.limits);
     }
     working.scale = slots_only ? 1 : static_cast<double>(policy::unit_scale(policy.unit));
+    working.unscale = 1 / working.scale;
   }
   const std::lock_guard guard(mutex_);
   std::erase_if(limits_, [](const auto& entry) { return entry.second.expired(); });

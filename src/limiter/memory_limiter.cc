@@ -69,6 +69,7 @@ Decision decide(const Applied& applied, const Outcome* outcomes, std::size_t cou
   } else if (ask.effect == Effect::kReserve && applied.reserved) {
     decision.verdict = Verdict::kAllowed;
     decision.delay = std::max(decision.delay, applied.wait);
+    decision.lease = ask.lease;
     return decision;
   } else {
     decision.verdict = Verdict::kNotYet;

@@ -17,8 +17,8 @@ ValueText::ValueText(const Value& value) noexcept {
 }
 
 base::Hash128 Fields::hash(const Value* value) const noexcept {
-  if (value == nullptr) return base::hash128({}, seed_);
-  return base::hash128(ValueText(*value).view(), seed_);
+  if (value == nullptr) return hasher_({});
+  return hasher_(ValueText(*value).view());
 }
 
 std::optional<double> number_of(const Value& value) noexcept {

@@ -133,6 +133,12 @@ struct ShortAnswer {
   return true;
 }
 
+// Takes the last charge_instant() back, but for the word that says when the cell is idle. What had left the window when
+// it was charged stays gone, which no later judgement can tell.
+inline void drop_newest(Word* words) noexcept {
+  words[2] -= static_cast<Word>(std::uint64_t{1} << RingWord::kIndexBits);
+}
+
 // No count of units that is carried over becomes larger.
 inline constexpr Units kMostCounted = Units{1} << 53;
 

@@ -112,15 +112,39 @@ class MemoryStore {
 
   // Where a charge's cell is, or nullptr.
   struct Place {
-    Word* words = nullptr;
-    std::uint64_t* high = nullptr;
+    Word* words;
+    std::uint64_t* high;
     [[nodiscard]] bool ahead() const noexcept { return (*high & Tag::kAhead) != 0; }
   };
 
   [[nodiscard]] Shard& shard_of(const base::Hash128& key) const noexcept { return shards_[key.low & shard_mask_]; }
+  static void prefetch_cell(const Shard& shard, const base::Hash128& key, Strategy strategy) noexcept {
+    if (words_of(strategy) == 2) {
+      shard.small.prefetch(key.low);
+    } else {
+      shard.large.prefetch(key.low);
+    }
+  }
   [[nodiscard]] core::Outcome charge_one(Shard& shard, const Place& place, const core::CompiledLimit& limit, Units cost,
                                          Nanos now, LeaseId lease, bool& done) noexcept;
   Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
+  // The usual case: every cell exists, is up to date, and has room. Charges one after the other, and takes all of it
+  // back if one does not fit. False: nothing was done, go the long way.
+  [[nodiscard]] bool try_plan(std::span<const Charge> charges, const Ask& ask,
+                              std::span<core::Outcome> outcomes) noexcept;
+  // How to take one charge back.
+  struct Undo {
+    enum class Kind : std::uint8_t { kFirstWord, kNewest, kAll };  // what was changed; kNewest: and the ring
+    Place place;
+    Word first;  // the cell as it was
+    Word second;
+    Word third;
+    Word fourth;
+    std::uint64_t high;
+    Kind kind;
+  };
+  [[nodiscard]] static bool charge_quickly(const Charge& charge, const core::CompiledLimit& limit, const Place& place,
+                                           const Ask& ask, core::Outcome& outcome, Undo& undo) noexcept;
   [[nodiscard]] core::Outcome judge_cell(const Charge& charge, const Place& place, std::uint32_t generation,
                                          const Ask& ask, Units cost) noexcept;
   [[nodiscard]] bool charge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Nanos wait) noexcept;
@@ -187,6 +211,16 @@ class MemoryStore {
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::size_t> maintained_{0};  // the shard where maintain() goes on
 };
+
+inline MemoryStore::Place MemoryStore::find(Shard& shard, const base::Hash128& key, Strategy strategy) const noexcept {
+  const std::uint64_t identity = Tag::identity(key.high, strategy);
+  if (words_of(strategy) == 2) {
+    auto* cell = shard.small.find(key.low, identity);
+    return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
+  }
+  auto* cell = shard.large.find(key.low, identity);
+  return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
+}
 
 template <Strategy kStrategy, MemoryStore::Pace kPace>
 [[gnu::always_inline]] inline bool MemoryStore::try_short(base::Hash128 key, const LiveLimit& live, Units cost,
