@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/engine.h"
@@ -137,6 +138,10 @@ class Simulation final : private EventSink {
     Nanos at{0};
     OwnedCheck check;  // only of those who wait
   };
+  struct TextHash {
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): the standard's name
+    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
+  };
   struct OfPolicy {
     PolicyReport report;
     double scale = 1;  // of one of its units in those of a cell
@@ -163,7 +168,7 @@ class Simulation final : private EventSink {
   SimulationReport totals_;
   std::deque<OfPolicy> policies_;
   std::vector<OfPolicy*> bound_;  // by index of the rules in force
-  absl::flat_hash_map<std::string, AgentReport> agents_;
+  std::unordered_map<std::string, AgentReport, TextHash, std::equal_to<>> agents_;
 
   std::uint64_t sequence_ = 0;  // of the check being asked
   const Check* asking_ = nullptr;
