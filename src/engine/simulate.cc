@@ -179,7 +179,11 @@ Result<void> Simulation::settle(const TraceStep& step) {
 
 Result<void> Simulation::reload(std::string_view file) {
   std::filesystem::path path(file);
-  if (path.is_relative() && !options_.directory.empty()) path = std::filesystem::path(options_.directory) / path;
+  if (path.is_relative() && !options_.directory.empty()) {
+    const std::filesystem::path beside = std::filesystem::path(options_.directory) / path;
+    std::error_code ignored;
+    if (std::filesystem::exists(beside, ignored)) path = beside;
+  }
   policy::ReadResult read = policy::read_paths({path.string()});
   if (!read.ok()) return Error{ErrorCode::kInvalidArgument, read.problems.front().text()};
   return load(std::move(read.document));

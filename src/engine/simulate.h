@@ -33,7 +33,7 @@ struct Decided {
 
 struct SimulateOptions {
   Nanos start{0};         // the wall clock at t = 0
-  std::string directory;  // that the files of `policies` events are relative to
+  std::string directory;  // where the files of `policies` events are looked for first
   // Called for every check when it is answered; a check that queues is answered later than those behind it.
   std::function<void(const Decided&)> on_decided;
 };

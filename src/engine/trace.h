@@ -10,7 +10,7 @@
 //   exempt         agent                             or "remove": true
 //   settle         lease, cost                       lease: the zero-based line of the check that holds it
 //   release        lease                             renew: lease
-//   policies       file                              a reload, relative to the trace's own folder
+//   policies       file                              a reload; looked for beside the trace, then from here
 //
 // and `t`, milliseconds from the start, or `time`, epoch milliseconds or RFC 3339: one of them throughout, and never
 // going back.
