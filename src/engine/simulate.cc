@@ -65,6 +65,7 @@ void Simulation::on_event(const Event& event) noexcept {
 
 Result<void> Simulation::load(policy::Document document) {
   if (Result<void> loaded = engine_->load(std::move(document)); !loaded) return loaded;
+  if (!begun_) policies_.clear();  // nothing has been asked of the built-in ones
   bind_policies();
   return {};
 }
@@ -259,6 +260,8 @@ void Simulation::count_policies(Nanos at, const Check& check, const CheckDecisio
     if (decision.outcomes.empty() || check.peek) continue;  // a peek uses nothing
     for (std::size_t i = 0; i < judged.count && i < report.limits.size(); ++i) {
       const core::Outcome& outcome = decision.outcomes[judged.first + i];
+      // What would have fitted reads as if it had been charged, and was not.
+      if (!decision.allowed && outcome.fits()) continue;
       PeakUse& peak = report.limits[i].peak;
       const double used = static_cast<double>(outcome.limit - outcome.remaining) / about.scale;
       const double capacity = static_cast<double>(outcome.limit) / about.scale;
