@@ -1,163 +1,162 @@
-// The command line. Exit codes: 0 done, 1 could not, 2 was not understood.
+// The command line: finds the command and runs it. Each command has a file of its own.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <charconv>
 #include <cstdio>
-#include <system_error>
 
 #include "base/suggest.h"
-#include "cli/demo.h"
-#include "cli/terminal.h"
+#include "cli/command.h"
 #include "headgate/version.h"
 
 namespace headgate::cli {
 namespace {
-
-constexpr int kDone = 0;
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
 
 constexpr const char* kHelp = R"(headgate: rate limits for AI agents
 
 Usage: headgate COMMAND [OPTIONS]
 
 Commands:
-  demo           show how each strategy treats a burst, as a timeline
-  version        print the version
-  help [COMMAND] print this, or a command's own help
+  policy validate  what is wrong with policies, and where
+  policy list      policies as a table
+  policy explain   what each policy makes of one check
+  simulate         replay a trace against policies, in virtual time
+  tune             limits proposed from observed use
+  demo             show how each strategy treats a burst, as a timeline
+  version          print the version
+  help [COMMAND]   print this, or a command's own help
 
 Options:
-  -h, --help     print this
-  --version      print the version
-
-"headgate help demo" says more about the demo.
-)";
-
-constexpr const char* kDemoHelp = R"(headgate demo: the eight strategies, side by side
-
-Plays one pattern of calls, two bursts and a steady trickle, against each
-strategy in virtual time and draws what was admitted and what was refused.
-
-Usage: headgate demo [OPTIONS]
-
-Options:
-  --strategy NAME  only this one: token_bucket, gcra, sliding_window,
-                   sliding_window_counter, fixed_window, leaky_bucket,
-                   concurrency or quota
-  --json           one JSON object per call, instead of pictures
-  --width N        fit N columns, 40 to 400 (default: the terminal's, else 80)
-  --no-color       no colours; the environment variable NO_COLOR does the same
   -h, --help       print this
+  --version        print the version
 
-Times in JSON are milliseconds; at_ms counts from the left edge of the picture.
+"headgate help simulate" says more about simulating.
 )";
 
-int write(std::string_view text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (written) return kDone;
-  fmt::print(stderr, "headgate: standard output cannot be written: {}\n", std::generic_category().message(errno));
-  return kFailed;
+constexpr const char* kPolicyHelp = R"(headgate policy: look at policies before they are in force
+
+Usage: headgate policy COMMAND [OPTIONS]
+
+Commands:
+  validate  what is wrong with policies, and where
+  list      policies as a table
+  explain   what each policy makes of one check
+
+"headgate policy explain --help" says more about explaining.
+)";
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names{"--help"};
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
 }
 
-int not_understood(std::string_view message, std::string_view help = "headgate --help") {
-  fmt::print(stderr, "headgate: {}\nSee \"{}\".\n", message, help);
-  return kUsage;
-}
-
-int unknown_command(const std::string& name, const std::vector<std::string>& commands) {
-  return not_understood(fmt::format("there is no command \"{}\"{}", name, base::did_you_mean(name, commands)));
-}
-
-int unexpected(const std::string& argument, const char* command, const std::vector<std::string>& options) {
+int unexpected(const CLI::App& app, const std::string& argument, std::string_view command) {
+  if (!argument.starts_with('-')) return not_understood(fmt::format("unexpected argument \"{}\"", argument), command);
   const std::string name = argument.substr(0, argument.find('='));
-  const std::string help = std::string("headgate") + command + " --help";
-  if (!argument.starts_with('-')) return not_understood(fmt::format("unexpected argument \"{}\"", argument), help);
-  return not_understood(fmt::format("there is no option \"{}\"{}", name, base::did_you_mean(name, options)), help);
+  return not_understood(fmt::format("there is no option \"{}\"{}", name, base::did_you_mean(name, option_names(app))),
+                        command);
 }
 
-CLI::Validator between(int least, int most) {
-  const auto complaint = [=](const std::string& text) -> std::string {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool number = error == std::errc{} && end == text.data() + text.size();
-    if (number && value >= least && value <= most) return "";
-    return fmt::format("must be between {} and {}, got \"{}\"", least, most, text);
-  };
-  return CLI::Validator(complaint, "");
-}
-
-int run(int argc, char** argv) {
-  CLI::App app;
-  app.allow_extras();
-  app.require_subcommand(0, 1);
-  bool wants_version = false;
-  app.add_flag("--version", wants_version);
-
-  CLI::App* demo_command = app.add_subcommand("demo");
-  DemoOptions demo_options;
-  int width = 0;
-  bool no_color = false;
-  demo_command->allow_extras();
-  demo_command->add_option("--strategy", demo_options.strategy)->type_name("NAME");
-  demo_command->add_flag("--json", demo_options.json);
-  demo_command->add_option("--width", width)
-      ->type_name("N")
-      ->check(between(Terminal::kLeastWidth, Terminal::kMostWidth));
-  demo_command->add_flag("--no-color", no_color);
-
-  CLI::App* version_command = app.add_subcommand("version");
-  version_command->allow_extras();
-  CLI::App* help_command = app.add_subcommand("help");
-  std::string topic;
-  help_command->allow_extras();
-  help_command->add_option("topic", topic);
-  const std::vector<std::string> commands{"demo", "version", "help"};
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return write(demo_command->parsed() ? kDemoHelp : kHelp);
-  } catch (const CLI::ParseError& error) {
-    return not_understood(error.what(), demo_command->parsed() ? "headgate demo --help" : "headgate --help");
+class Program {
+ public:
+  Program() {
+    app_.allow_extras();
+    app_.require_subcommand(0, 1);
+    app_.add_flag("--version", wants_version_);
+    policy_ = app_.add_subcommand("policy");
+    policy_->allow_extras();
+    policy_->require_subcommand(0, 1);
+    add(policy_validate_command(*policy_));
+    add(policy_list_command(*policy_));
+    add(policy_explain_command(*policy_));
+    add(simulate_command(app_));
+    add(tune_command(app_));
+    add(demo_command(app_));
+    version_ = app_.add_subcommand("version");
+    version_->allow_extras();
+    help_ = app_.add_subcommand("help");
+    help_->allow_extras();
+    help_->add_option("topic", topic_)->expected(0, 2);
   }
 
-  if (const auto extras = app.remaining(); !extras.empty()) {
-    return extras[0].starts_with('-') ? unexpected(extras[0], "", {"--help", "--version"})
-                                      : unknown_command(extras[0], commands);
-  }
-  if (const auto extras = demo_command->remaining(); !extras.empty()) {
-    return unexpected(extras[0], " demo", {"--strategy", "--json", "--width", "--no-color", "--help"});
-  }
-  for (const CLI::App* command : {version_command, help_command}) {
-    if (const auto extras = command->remaining(); !extras.empty()) return unexpected(extras[0], "", {"--help"});
+  int run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      const Command* command = chosen();
+      return write(command != nullptr ? command->help : policy_->parsed() ? kPolicyHelp : kHelp);
+    } catch (const CLI::ParseError& error) {
+      const Command* command = chosen();
+      return not_understood(error.what(), command == nullptr ? "" : command->path);
+    }
+    if (const auto extras = app_.remaining(); !extras.empty()) {
+      return extras[0].starts_with('-') ? unexpected(app_, extras[0], "") : unknown_command(extras[0]);
+    }
+    for (const CLI::App* plain : {version_, help_}) {
+      if (const auto extras = plain->remaining(); !extras.empty()) return unexpected(*plain, extras[0], "");
+    }
+    if (wants_version_ || version_->parsed()) return write("headgate " HEADGATE_VERSION "\n");
+    if (help_->parsed()) return help();
+    if (const Command* command = chosen()) {
+      const auto extras = command->app->remaining();
+      return extras.empty() ? command->run() : unexpected(*command->app, extras[0], command->path);
+    }
+    if (policy_->parsed()) {
+      const auto extras = policy_->remaining();
+      if (extras.empty()) return usage(kPolicyHelp);
+      return extras[0].starts_with('-') ? unexpected(*policy_, extras[0], "policy")
+                                        : unknown_command("policy " + extras[0]);
+    }
+    return usage(kHelp);
   }
 
-  if (wants_version || version_command->parsed()) return write("headgate " HEADGATE_VERSION "\n");
-  if (help_command->parsed()) {
-    if (topic == "demo") return write(kDemoHelp);
+ private:
+  void add(Command command) {
+    command.app->allow_extras();
+    commands_.push_back(std::move(command));
+  }
+  [[nodiscard]] const Command* chosen() const {
+    for (const Command& command : commands_) {
+      if (command.app->parsed()) return &command;
+    }
+    return nullptr;
+  }
+  static int usage(const char* help) {
+    fmt::print(stderr, "{}", help);
+    return kUsage;
+  }
+  int unknown_command(const std::string& name) const {
+    std::vector<std::string> names{"version", "help", "policy"};
+    for (const Command& command : commands_) names.push_back(command.path);
+    return not_understood(fmt::format("there is no command \"{}\"{}", name, base::did_you_mean(name, names)), "");
+  }
+  int help() const {
+    const std::string topic = fmt::format("{}", fmt::join(topic_, " "));
+    for (const Command& command : commands_) {
+      if (command.path == topic) return write(command.help);
+    }
+    if (topic == "policy") return write(kPolicyHelp);
     if (topic.empty() || topic == "help" || topic == "version") return write(kHelp);
-    return unknown_command(topic, commands);
+    return unknown_command(topic);
   }
-  if (demo_command->parsed()) {
-    Terminal terminal = Terminal::detect();
-    if (width != 0) terminal.width = width;
-    if (no_color) terminal.colour = false;
-    const auto text = demo(demo_options, terminal);
-    if (text) return write(*text);
-    return not_understood(text.error().message, "headgate demo --help");
-  }
-  fmt::print(stderr, "{}", kHelp);
-  return kUsage;
-}
+
+  CLI::App app_;
+  bool wants_version_ = false;
+  CLI::App* policy_ = nullptr;
+  CLI::App* version_ = nullptr;
+  CLI::App* help_ = nullptr;
+  std::vector<std::string> topic_;
+  std::vector<Command> commands_;
+};
 
 }  // namespace
 }  // namespace headgate::cli
 
 int main(int argc, char** argv) {
   try {
-    return headgate::cli::run(argc, argv);
+    return headgate::cli::Program().run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "headgate: %s\n", error.what());
     return 1;

@@ -51,6 +51,15 @@ std::string Terminal::paint(std::string_view text, Ink ink) const {
   return std::string("\033[") + code(ink) + "m" + std::string(text) + "\033[0m";
 }
 
+std::string printable(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) c = '?';
+  }
+  return out;
+}
+
 std::vector<std::string> wrap(std::string_view text, int width, int indent) {
   const std::string margin(static_cast<std::size_t>(indent), ' ');
   std::vector<std::string> lines;

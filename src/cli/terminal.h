@@ -25,6 +25,9 @@ struct Terminal {
   [[nodiscard]] std::string paint(std::string_view text, Ink ink) const;
 };
 
+// Without what would steer a terminal: control characters read as '?'.
+[[nodiscard]] std::string printable(std::string_view text);
+
 // Breaks text between words so that no line, indented by `indent`, is longer than `width`.
 [[nodiscard]] std::vector<std::string> wrap(std::string_view text, int width, int indent);
 

@@ -1,0 +1,60 @@
+// One command of the command line, and what all of them share. Exit codes: 0 done, 1 could not, 2 was not understood.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/terminal.h"
+#include "policy/reader.h"
+
+namespace headgate::cli {
+
+inline constexpr int kDone = 0;
+inline constexpr int kFailed = 1;
+inline constexpr int kUsage = 2;
+
+struct Command {
+  std::string path;  // "policy validate"
+  const char* help;
+  CLI::App* app;
+  std::function<int()> run;  // returns the exit code
+};
+
+// Each command adds itself, under its parent, and keeps what it was told in what it returns.
+[[nodiscard]] Command demo_command(CLI::App& parent);
+[[nodiscard]] Command policy_validate_command(CLI::App& parent);
+[[nodiscard]] Command policy_list_command(CLI::App& parent);
+[[nodiscard]] Command policy_explain_command(CLI::App& parent);
+[[nodiscard]] Command simulate_command(CLI::App& parent);
+[[nodiscard]] Command tune_command(CLI::App& parent);
+
+// To standard output; kFailed, with a message, if that does not take it.
+int write(std::string_view text);
+// Could not: one line on standard error.
+int failed(std::string_view message);
+// Was not understood; `command` is its path, empty for the program itself.
+int not_understood(std::string_view message, std::string_view command);
+
+// --width and --no-color.
+struct TerminalOptions {
+  int width = 0;  // 0: what the terminal has
+  bool no_color = false;
+  void add_to(CLI::App& app);
+  [[nodiscard]] Terminal terminal() const;
+};
+
+// One line of JSON; bytes that are not UTF-8 are replaced.
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json& json);
+
+// Accepts whole numbers of this range.
+[[nodiscard]] CLI::Validator between(int least, int most);
+
+// What --policies names, or the built-in limits if it names nothing. False: everything wrong with it has been told on
+// standard error. Notes are told there, too.
+[[nodiscard]] bool read_policies(const std::vector<std::string>& paths, policy::Document& document);
+
+}  // namespace headgate::cli

@@ -1,0 +1,44 @@
+// Checks and decisions as JSON, exactly as the contract spells them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "engine/check_decision.h"
+#include "engine/line_fields.h"
+#include "headgate/check.h"
+#include "headgate/result.h"
+
+namespace headgate::engine {
+
+inline constexpr std::size_t kMaxCheckBytes = kMaxLineBytes;
+
+// Reads checks, one after the other, and allocates nothing once it has read one as large.
+//
+// Not for sharing between threads. A field that is unknown, given twice, of the wrong type or out of range is an error
+// that names it. Whether a check can be answered at all (its operation, the lengths of its texts) the engine says.
+class CheckReader {
+ public:
+  Result<void> read(std::string_view json) { return json_.read(json, kCheckFields, "a check", fields_); }
+  // Its text is borrowed from the reader, until that reads again. REQUIRES: the last read() succeeded.
+  [[nodiscard]] const Check& check() const noexcept { return fields_.check; }
+
+ private:
+  JsonLine json_;
+  LineFields fields_;
+};
+
+struct DecisionFormat {
+  bool add_wait = false;        // delay_ms includes the time spent in the queue (of a simulation)
+  std::string_view lease = {};  // written in place of the decision's own, if that has one
+};
+
+// Appends the decision as one JSON object without line breaks. A check that cannot be answered reads
+// {"error": "invalid_check", "message": "..."}.
+void append_json(const CheckDecision& decision, std::string& out, const DecisionFormat& format = {});
+
+// Pieces of JSON, for those who write more around it.
+void append_json_text(std::string_view text, std::string& out);  // with its quotes
+void append_json_number(double number, std::string& out);        // 50, 0.5; null if it is not finite
+
+}  // namespace headgate::engine
