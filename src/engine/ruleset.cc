@@ -48,7 +48,7 @@ WorkingLimit LimitBook::limit(const std::string& identity, const Limit& base, st
   } else {
     set(*numbers, wanted);
   }
-  return {std::move(numbers), base::hash128(identity, seed), base};
+  return {.numbers = std::move(numbers), .salt = base::hash128(identity, seed), .base = base};
 }
 
 std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::uint64_t seed, double factor) {
@@ -76,6 +76,9 @@ std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::u
         slots_only = slots_only && each.strategy() == Strategy::kConcurrency;
         strand.limits.push_back(
             limit(identity_of(policy, variant, each, nth), each, seed, policy.adaptive ? factor : 1));
+        if (each.strategy() != Strategy::kConcurrency) {
+          strand.limits.back().unit = 1 / static_cast<double>(policy::unit_scale(policy.unit));
+        }
       }
       working.strands.push_back(std::move(strand));
     };

@@ -28,7 +28,8 @@ struct LiveNumbers {
 struct WorkingLimit {
   std::shared_ptr<LiveNumbers> numbers;
   base::Hash128 salt;
-  Limit base;  // before any scaling
+  Limit base;       // before any scaling
+  double unit = 1;  // of cost: what one unit of a cell stands for; a slot is a slot whatever the policy counts
 };
 
 // The limits of a policy, or of one of its variants.
