@@ -144,7 +144,13 @@ class EngineFixture : public testing::Test {
   // What each limit of each policy that matches has left.
   std::map<std::string, std::vector<double>> left(const Q& q) {
     std::map<std::string, std::vector<double>> found;
-    for (const engine::Explained& about : engine_.explain(q.get()).policies) {
+    // At no cost: otherwise it would be what is left when that has been charged.
+    std::vector<Cost> nothing(q.get().costs.begin(), q.get().costs.end());
+    if (nothing.empty()) nothing.push_back({"requests", 0});
+    for (Cost& cost : nothing) cost.amount = 0;
+    Check check = q.get();
+    check.costs = nothing;
+    for (const engine::Explained& about : engine_.explain(check).policies) {
       for (const auto& cell : about.cells) found[about.policy->id].push_back(cell.remaining);
     }
     return found;
