@@ -216,7 +216,8 @@ class MemoryLimiter final : public Limiter {
   Nanos poll();
 
   // Takes the permits for an act that happens within max_wait, at delay() from now. Later callers queue behind it.
-  // A concurrency limit cannot be reserved ahead, since its slots come free when holders choose: one is held from now on.
+  // A concurrency limit cannot be reserved ahead, since its slots come free when holders choose: one is held from now
+  // on.
   [[nodiscard]] Reservation reserve(std::string_view key, Units permits = 1, Nanos max_wait = Nanos{0}) noexcept;
   [[nodiscard]] Reservation reserve_at(Nanos now, std::string_view key, Units permits, Nanos max_wait) noexcept;
 

@@ -288,9 +288,9 @@ void Engine::decide_allowed(const Check& check, const Plan& plan, const store::A
   for (Judged& judged : decision.judged) {
     const WorkingPolicy& working = decision.working(judged);
     const policy::Policy& policy = *working.policy;
-    const double scale = working.unscale;
     for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
       const core::Outcome& outcome = decision.outcomes[i];
+      const double scale = plan.limits[i]->unit;
       const double remaining = static_cast<double>(outcome.remaining) * scale;
       const double capacity = static_cast<double>(outcome.limit) * scale;
       if (judged.enforced) {
@@ -348,6 +348,7 @@ void Engine::decide_denied(const Plan& plan, const store::Applied& applied, Chec
   bool all_queue = true;
   Nanos longest{0};
   const core::Outcome* deciding = nullptr;
+  double unit = 1;
   for (std::size_t j = 0; j < decision.judged.size(); ++j) {
     Judged& judged = decision.judged[j];
     const policy::Policy& policy = decision.policy(judged);
@@ -368,6 +369,7 @@ void Engine::decide_denied(const Plan& plan, const store::Applied& applied, Chec
       if (first || (equal && outcome.wait > deciding->wait)) {
         decision.decider = static_cast<std::int32_t>(j);
         deciding = &outcome;
+        unit = plan.limits[i]->unit;
         decision.line_ = plan.charges[i].key;
       }
       never = never || hopeless;
@@ -383,9 +385,8 @@ void Engine::decide_denied(const Plan& plan, const store::Applied& applied, Chec
     return;
   }
   const Judged& judged = decision.judged[static_cast<std::size_t>(decision.decider)];
-  const double scale = decision.working(judged).scale;
-  decision.limit = static_cast<double>(deciding->limit) / scale;
-  decision.remaining = static_cast<double>(deciding->remaining) / scale;
+  decision.limit = static_cast<double>(deciding->limit) * unit;
+  decision.remaining = static_cast<double>(deciding->remaining) * unit;
   decision.reset_after = deciding->reset_after;
   decision.retry_after = never ? kNever : longest;
   if (never) {
@@ -521,8 +522,9 @@ Explanation Engine::explain(const Check& check) {
       Explained::Cell& cell = about.cells.emplace_back();
       cell.limit = i < strand.limits.size() ? policy::describe(*working.policy, strand.limits[i].numbers->stands)
                                             : std::string("override");
-      cell.capacity = static_cast<double>(outcome.limit) / working.scale;
-      cell.remaining = static_cast<double>(outcome.remaining) / working.scale;
+      const double unit = i < strand.limits.size() ? strand.limits[i].unit : 1;
+      cell.capacity = static_cast<double>(outcome.limit) * unit;
+      cell.remaining = static_cast<double>(outcome.remaining) * unit;
       cell.reset_after = outcome.reset_after;
       cell.fits = outcome.wait == Nanos{0};
     }

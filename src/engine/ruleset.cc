@@ -48,7 +48,7 @@ WorkingLimit LimitBook::limit(const std::string& identity, const Limit& base, st
   } else {
     set(*numbers, wanted);
   }
-  return {std::move(numbers), base::hash128(identity, seed), base};
+  return {.numbers = std::move(numbers), .salt = base::hash128(identity, seed), .base = base};
 }
 
 std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::uint64_t seed, double factor) {
@@ -82,6 +82,9 @@ std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::u
         slots_only = slots_only && each.strategy() == Strategy::kConcurrency;
         strand.limits.push_back(
             limit(identity_of(policy, variant, each, nth), each, seed, policy.adaptive ? factor : 1));
+        if (each.strategy() != Strategy::kConcurrency) {
+          strand.limits.back().unit = 1 / static_cast<double>(policy::unit_scale(policy.unit));
+        }
       }
       working.strands.push_back(std::move(strand));
     };
@@ -91,7 +94,6 @@ std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::u
       for (const policy::Variant& variant : policy.variants) add_strand(variant.name, variant.weight, variant.limits);
     }
     working.scale = slots_only ? 1 : static_cast<double>(policy::unit_scale(policy.unit));
-    working.unscale = 1 / working.scale;
   }
   const std::lock_guard guard(mutex_);
   std::erase_if(limits_, [](const auto& entry) { return entry.second.expired(); });

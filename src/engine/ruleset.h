@@ -28,7 +28,8 @@ struct LiveNumbers {
 struct WorkingLimit {
   std::shared_ptr<LiveNumbers> numbers;
   base::Hash128 salt;
-  Limit base;  // before any scaling
+  Limit base;       // before any scaling
+  double unit = 1;  // of cost: what one unit of a cell stands for; a slot is a slot whatever the policy counts
 };
 
 // The limits of a policy, or of one of its variants.
@@ -45,7 +46,6 @@ struct WorkingPolicy {
   std::uint64_t key = 0;   // its dimensions, four bits each and one more than they count, while `attributes` is false
   std::uint16_t unit = 0;  // index into Ruleset::units
   double scale = 1;        // units of a cell per unit of cost
-  double unscale = 1;      // the other way
   bool soft = false;       // exceeding it only warns or logs
   bool throttles = false;
   bool split = false;                // into variants, or into those enforced and those monitored

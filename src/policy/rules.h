@@ -56,6 +56,9 @@ class Rules {
   // In the order in which they are judged: by priority, then as declared. Built-in tier limits come last.
   [[nodiscard]] const std::vector<Policy>& policies() const noexcept { return document_.policies; }
 
+  // What Fields are to be hashed by.
+  [[nodiscard]] const base::Hasher& hasher() const noexcept { return hasher_; }
+
   // REQUIRES: the fields' tier is set if tiers_matter().
   void match(Fields& fields, const Surroundings& surroundings, Matched& matched) const noexcept;
   // For people: why that policy does not match; empty: it does.
