@@ -166,6 +166,7 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
   }
   decision.state_ = state_->pin();
   const State& state = *decision.state_;
+  decision.throttle_factor = state.throttle_factor;
   Fields fields(check, hasher_);
   if (leases_.next_expiry() <= now) expire_leases(now);
   if (!check.agent.empty() && state.is_exempt(fields.hash(Dimension::kAgent))) {
@@ -520,8 +521,8 @@ Explanation Engine::explain(const Check& check) {
     for (std::size_t i = 0; i < judged.count; ++i) {
       const core::Outcome& outcome = explanation.decision.outcomes[judged.first + i];
       Explained::Cell& cell = about.cells.emplace_back();
-      cell.limit = i < strand.limits.size() ? policy::describe(*working.policy, strand.limits[i].numbers->stands)
-                                            : std::string("override");
+      cell.limit =
+          i < strand.limits.size() ? policy::describe(*working.policy, strand.limits[i].base) : std::string("override");
       const double unit = i < strand.limits.size() ? strand.limits[i].unit : 1;
       cell.capacity = static_cast<double>(outcome.limit) * unit;
       cell.remaining = static_cast<double>(outcome.remaining) * unit;

@@ -45,7 +45,10 @@ Engine::Engine(const EngineOptions& options)
       violations_({}),
       leases_(options.max_leases),
       overrides_(std::make_shared<OverrideTable>()) {
-  rules_ = book_.make({}, hasher_.seed(), 1);
+  auto rules = std::make_shared<Ruleset>(policy::Document{}, hasher_.seed());
+  LimitBook::Changes none;
+  book_.equip(*rules, hasher_.seed(), factor_, none);
+  rules_ = std::move(rules);
   rebuild_exempt_locked();
   auto state = std::make_unique<State>();
   state->rules = rules_;
@@ -70,6 +73,12 @@ bool Engine::publish_locked() {
   state->exempt = exempt_;
   state->surroundings = {control::level_in_force(load_.level, emergency_.active), emergency_.active};
   state->factor = factor_;
+  std::optional<double> busy;  // what is reported from outside stands beside the CPU
+  for (const auto& source : {load_.cpu, load_.reported}) {
+    if (source) busy = std::max(busy.value_or(0), source->value);
+  }
+  state->throttle_factor =
+      control::throttle_factor(busy, load_.memory ? std::optional<double>(load_.memory->value) : std::nullopt);
   return state_->publish(std::move(state));
 }
 
@@ -80,11 +89,14 @@ Result<void> Engine::load(policy::Document document) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("policies must count at most {} different units, got {}", kMaxUnits, units.size())};
   }
+  auto rules = std::make_shared<Ruleset>(std::move(document), hasher_.seed());  // the long part, in nobody's way
   const std::lock_guard guard(control_mutex_);
   const std::shared_ptr<const Ruleset> before = rules_;
   const std::vector<std::string> exempt_before = document_exempt_;
-  document_exempt_ = document.exempt;
-  rules_ = book_.make(std::move(document), hasher_.seed(), factor_);
+  document_exempt_ = rules->rules.document().exempt;
+  LimitBook::Changes changes;
+  book_.equip(*rules, hasher_.seed(), factor_, changes);
+  rules_ = std::move(rules);
   rebuild_exempt_locked();
   if (!publish_locked()) {
     rules_ = before;
@@ -95,6 +107,7 @@ Result<void> Engine::load(policy::Document document) {
                              base::Published<State>::kVersions),
                  true};
   }
+  book_.apply(changes);
   const policy::Document& now = rules_->rules.document();
   violations_.configure(now.backoff);
   enforce_backoff_.store(now.backoff.enforced);
@@ -114,6 +127,7 @@ std::shared_ptr<const Ruleset> Engine::rules() const {
 
 void Engine::rebuild_overrides_locked() {
   auto table = std::make_shared<OverrideTable>();
+  LimitBook::Changes changes;
   for (const Override& override : override_list_) {
     AgentLimits& own = (*table)[hasher_(override.agent)];
     for (std::size_t t = 0; t < override.tiers.size(); ++t) {
@@ -121,9 +135,10 @@ void Engine::rebuild_overrides_locked() {
       const auto& [capacity, refill] = *override.tiers[t];
       const Result<Limit> limit = Limit::token_bucket({capacity, {refill, std::chrono::minutes{1}}, 0});
       const std::string identity = fmt::format("override\n{}\n{}", override.agent, t);
-      own.tiers[t] = book_.limit(identity, *limit, hasher_.seed(), factor_);
+      own.tiers[t] = book_.limit(identity, *limit, hasher_.seed(), factor_, changes);
     }
   }
+  book_.apply(changes);
   // The old table keeps its limits alive until here, so that those that stay keep their cells' history.
   overrides_ = std::move(table);
   (void)publish_locked();
@@ -229,12 +244,14 @@ void Engine::change_factor_locked(Nanos now, const std::string& why) {
   const double factor = control::factor_in_force(adaptive_.level, emergency_.active, settings);
   if (factor != factor_) {
     factor_ = factor;
-    book_.scale(*rules_, factor_);
+    LimitBook::Changes changes;
+    book_.scale(*rules_, factor_, changes);
     for (const auto& [agent, own] : *overrides_) {
       for (const std::optional<WorkingLimit>& limit : own.tiers) {
-        if (limit) book_.scale(*limit, factor_);
+        if (limit) book_.scale(*limit, factor_, changes);
       }
     }
+    book_.apply(changes);
     tell({.kind = Event::Kind::kAdaptive,
           .time = clock_->wall(now),
           .text = why.empty() ? "the emergency throttle changed" : std::string_view(why),
@@ -258,7 +275,10 @@ void Engine::clear_load_report() {
 
 void Engine::observe_load(const control::LoadReading& reading) {
   const std::lock_guard guard(control_mutex_);
-  const Nanos now = clock_->now();
+  step_load_locked(reading, clock_->now());
+}
+
+void Engine::step_load_locked(const control::LoadReading& reading, Nanos now) {
   load_ = control::observe(load_, load_settings(rules_->rules.document().adaptive), reading, now);
   step_controls_locked(now);
 }
@@ -325,7 +345,11 @@ Result<std::size_t> Engine::restore(const std::string& path) {
   if (!restored) return restored;
   // Keys are hashed under the file's seed from now on.
   hasher_ = store_.hasher();
-  rules_ = book_.make(rules_->rules.document(), hasher_.seed(), factor_);
+  auto rules = std::make_shared<Ruleset>(rules_->rules.document(), hasher_.seed());
+  LimitBook::Changes changes;
+  book_.equip(*rules, hasher_.seed(), factor_, changes);
+  book_.apply(changes);
+  rules_ = std::move(rules);
   rebuild_exempt_locked();
   rebuild_overrides_locked();
   return restored;

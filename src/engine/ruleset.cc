@@ -31,34 +31,49 @@ std::uint16_t unit_index(std::vector<std::string>& units, const std::string& uni
 
 }  // namespace
 
-void LimitBook::set(LiveNumbers& numbers, const Limit& limit) {
-  if (numbers.stands == limit) return;
-  numbers.stands = limit;
-  store_.change(numbers.live, core::compile(limit), OnChange::kKeepFraction);
-}
-
-WorkingLimit LimitBook::limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor) {
-  const std::lock_guard guard(mutex_);
-  const Limit wanted = scaled(base, factor);
+WorkingLimit LimitBook::limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor,
+                              Changes& changes) {
   std::weak_ptr<LiveNumbers>& known = limits_[identity];
   std::shared_ptr<LiveNumbers> numbers = known.lock();
   if (numbers == nullptr) {
-    numbers = std::make_shared<LiveNumbers>(wanted);
+    numbers = std::make_shared<LiveNumbers>(scaled(base, factor));
     known = numbers;
-  } else {
-    set(*numbers, wanted);
   }
-  return {.numbers = std::move(numbers), .salt = base::hash128(identity, seed), .base = base};
+  WorkingLimit limit{std::move(numbers), base::hash128(identity, seed), base};
+  scale(limit, factor, changes);
+  return limit;
 }
 
-std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::uint64_t seed, double factor) {
-  const bool strict = document.enforcement == policy::Enforcement::kStrict;
-  auto ruleset = std::make_shared<Ruleset>(std::move(document), seed);
-  ruleset->units.emplace_back("requests");
-  for (const policy::Policy& policy : ruleset->rules.policies()) {
-    WorkingPolicy& working = ruleset->policies.emplace_back();
+void LimitBook::scale(const WorkingLimit& limit, double factor, Changes& changes) const {
+  Limit wanted = scaled(limit.base, factor);
+  if (!(limit.numbers->stands == wanted)) changes.emplace_back(limit.numbers.get(), std::move(wanted));
+}
+
+void LimitBook::scale(const Ruleset& rules, double factor, Changes& changes) const {
+  for (const WorkingPolicy& working : rules.policies) {
+    if (!working.policy->adaptive) continue;
+    for (const Strand& strand : working.strands) {
+      for (const WorkingLimit& limit : strand.limits) scale(limit, factor, changes);
+    }
+  }
+}
+
+void LimitBook::apply(const Changes& changes) {
+  std::vector<store::MemoryStore::Change> of_store;
+  for (const auto& [numbers, limit] : changes) {
+    numbers->stands = limit;
+    of_store.push_back({&numbers->live, core::compile(limit)});
+  }
+  store_.change(of_store, OnChange::kKeepFraction);
+}
+
+void LimitBook::equip(Ruleset& rules, std::uint64_t seed, double factor, Changes& changes) {
+  const bool strict = rules.rules.document().enforcement == policy::Enforcement::kStrict;
+  rules.units.emplace_back("requests");
+  for (const policy::Policy& policy : rules.rules.policies()) {
+    WorkingPolicy& working = rules.policies.emplace_back();
     working.policy = &policy;
-    working.unit = unit_index(ruleset->units, policy.unit);
+    working.unit = unit_index(rules.units, policy.unit);
     const bool gentle = policy.action == policy::Action::kWarn || policy.action == policy::Action::kLog;
     working.soft = gentle && !strict;
     working.throttles = policy.action == policy::Action::kThrottle && !strict;
@@ -81,7 +96,7 @@ std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::u
         const int nth = seen[static_cast<std::size_t>(each.strategy())]++;
         slots_only = slots_only && each.strategy() == Strategy::kConcurrency;
         strand.limits.push_back(
-            limit(identity_of(policy, variant, each, nth), each, seed, policy.adaptive ? factor : 1));
+            limit(identity_of(policy, variant, each, nth), each, seed, policy.adaptive ? factor : 1, changes));
         if (each.strategy() != Strategy::kConcurrency) {
           strand.limits.back().unit = 1 / static_cast<double>(policy::unit_scale(policy.unit));
         }
@@ -95,23 +110,7 @@ std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::u
     }
     working.scale = slots_only ? 1 : static_cast<double>(policy::unit_scale(policy.unit));
   }
-  const std::lock_guard guard(mutex_);
   std::erase_if(limits_, [](const auto& entry) { return entry.second.expired(); });
-  return ruleset;
-}
-
-void LimitBook::scale(const WorkingLimit& limit, double factor) {
-  const std::lock_guard guard(mutex_);
-  set(*limit.numbers, scaled(limit.base, factor));
-}
-
-void LimitBook::scale(const Ruleset& rules, double factor) {
-  for (const WorkingPolicy& working : rules.policies) {
-    if (!working.policy->adaptive) continue;
-    for (const Strand& strand : working.strands) {
-      for (const WorkingLimit& limit : strand.limits) scale(limit, factor);
-    }
-  }
 }
 
 }  // namespace headgate::engine

@@ -21,7 +21,7 @@ namespace headgate::engine {
 struct LiveNumbers {
   explicit LiveNumbers(const Limit& limit) : live(core::compile(limit)), stands(limit) {}
   store::LiveLimit live;
-  Limit stands;  // guarded by the book
+  Limit stands;  // read and written by the book only
 };
 
 // One limit and where its cells are: a cell's key is the salt mixed with the check's key.
@@ -69,22 +69,26 @@ struct Ruleset {
 // Hands out live limits, the same one again for as long as a limit keeps its identity: its policy, variant, strategy,
 // key and unit. So cells live on when a document is loaded anew, and when only numbers changed, what was used is
 // carried over as a fraction.
+//
+// Not safe for concurrent use: whoever publishes takes turns.
 class LimitBook {
  public:
   LimitBook(store::MemoryStore& store, Counters& counters) : store_(store), counters_(counters) {}
 
-  [[nodiscard]] std::shared_ptr<const Ruleset> make(policy::Document document, std::uint64_t seed, double factor);
-  [[nodiscard]] WorkingLimit limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor);
-  // From now on every adaptive limit stands at this factor of its base.
-  void scale(const Ruleset& rules, double factor);
-  void scale(const WorkingLimit& limit, double factor);
+  // Numbers that are to change, gathered so that they change together.
+  using Changes = std::vector<std::pair<LiveNumbers*, Limit>>;
+
+  // Gives the rules their limits. Nothing changes for those who use some of them already before apply().
+  void equip(Ruleset& rules, std::uint64_t seed, double factor, Changes& changes);
+  [[nodiscard]] WorkingLimit limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor,
+                                   Changes& changes);
+  void scale(const Ruleset& rules, double factor, Changes& changes) const;
+  void scale(const WorkingLimit& limit, double factor, Changes& changes) const;
+  void apply(const Changes& changes);
 
  private:
-  void set(LiveNumbers& numbers, const Limit& limit);
-
   store::MemoryStore& store_;
   Counters& counters_;
-  std::mutex mutex_;
   std::unordered_map<std::string, std::weak_ptr<LiveNumbers>> limits_;
 };
 

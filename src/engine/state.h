@@ -35,7 +35,8 @@ struct State {
   std::shared_ptr<const OverrideTable> overrides;
   std::shared_ptr<const ExemptTable> exempt;
   policy::Surroundings surroundings;
-  double factor = 1;  // at which adaptive limits stand
+  double factor = 1;           // at which adaptive limits stand
+  double throttle_factor = 1;  // the pace at which commands are to run
 
   [[nodiscard]] bool is_exempt(const base::Hash128& agent) const noexcept {
     return (exempt->hints >> (agent.high & 63) & 1) != 0 && exempt->agents.contains(agent);

@@ -537,13 +537,24 @@ void MemoryStore::erase(Shard& shard, const Charge& charge) noexcept {
 }
 
 void MemoryStore::change(LiveLimit& live, const CompiledLimit& limit, OnChange how) {
-  const std::uint32_t next = live.generation() + 1;
-  if (next >= LiveLimit::kGenerations) {
-    live.oldest_.store(next - LiveLimit::kGenerations + 1, std::memory_order_release);
-    quiesce();  // nobody reads the entry that is about to be reused
+  const Change change_one{&live, limit};
+  change({&change_one, 1}, how);
+}
+
+void MemoryStore::change(std::span<const Change> changes, OnChange how) {
+  bool reused = false;
+  for (const Change& each : changes) {
+    const std::uint32_t next = each.live->generation() + 1;
+    if (next < LiveLimit::kGenerations) continue;
+    each.live->oldest_.store(next - LiveLimit::kGenerations + 1, std::memory_order_release);
+    reused = true;
   }
-  live.entries_[next % LiveLimit::kGenerations] = {limit, how};
-  live.generation_.store(next, std::memory_order_release);
+  if (reused) quiesce();  // nobody reads the entries that are about to be reused
+  for (const Change& each : changes) {
+    const std::uint32_t next = each.live->generation() + 1;
+    each.live->entries_[next % LiveLimit::kGenerations] = {each.limit, how};
+    each.live->generation_.store(next, std::memory_order_release);
+  }
 }
 
 void MemoryStore::quiesce() const noexcept {
