@@ -47,6 +47,8 @@ class Results:
 
     def __init__(self, folder):
         self.context = json.loads((folder / "context.json").read_text())
+        engine = folder / "engine.md"
+        self.engine = engine.read_text().strip() if engine.exists() else ""
         self.memory = {}  # name -> [(bytes per key, the most on the way)]
         for path in sorted(folder.glob("memory-*.json")):
             for case in json.loads(path.read_text())["cases"]:
@@ -238,6 +240,8 @@ def sections(results):
         ("", "1,000 hot keys", "1 M keys", "bytes per key"), *strategies(results)]
     yield "Threads", ["Million calls per second, all threads together."], [
         ("", "one thread", "two threads", "two to one"), *threads(results)]
+    if results.engine:
+        yield "The engine", [results.engine], []
     yield "Others, quoted", [
         "Not built here: measured earlier on a machine of this kind (2 cores, AMD EPYC, Debian 12, medians of 3). "
         "Nanoseconds per call and bytes per key; compare the ratios to the absl find of the same table."
