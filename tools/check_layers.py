@@ -14,9 +14,9 @@ MAY_INCLUDE = {
     "base": {"headgate"},
     "core": {"headgate", "base"},
     "store": {"headgate", "base", "core"},
+    "limiter": {"headgate", "base", "core", "store"},
     "control": {"headgate", "base", "core"},
     "policy": {"headgate", "base", "core", "control"},
-    "limiter": {"headgate", "base", "core", "store"},
     "capi": {"headgate", "base", "limiter"},
     "engine": {"headgate", "base", "core", "control", "policy", "store"},
     # A user of the library like any other; policy, simulate and tune work on files alone, so they need the engine.

@@ -123,11 +123,7 @@ class LeaseGuard {
   LeaseGuard& operator=(const LeaseGuard&) = delete;
   ~LeaseGuard() {
     if (lease_ == 0) return;
-    if constexpr (requires { limiter_.release(key_, lease_); }) {
-      limiter_.release(key_, lease_);
-    } else if (auto* memory = dynamic_cast<MemoryLimiter*>(&limiter_)) {  // known only by its interface
-      memory->release(key_, lease_);
-    }
+    if constexpr (requires { limiter_.release(key_, lease_); }) limiter_.release(key_, lease_);
   }
 
  private:

@@ -51,6 +51,8 @@ class Limiter {
   [[nodiscard]] virtual Statistics statistics(std::string_view key) const = 0;
   // Makes the key as if it had never been seen.
   virtual void clear(std::string_view key) noexcept = 0;
+  // Ends the hold that Decision::lease names. False: it had ended, or the limiter holds nothing.
+  virtual bool release(std::string_view /*key*/, LeaseId /*lease*/) noexcept { return false; }
 
   [[nodiscard]] Units remaining(std::string_view key) const noexcept { return peek(key, 0).remaining; }
 };
@@ -214,12 +216,13 @@ class MemoryLimiter final : public Limiter {
   Nanos poll();
 
   // Takes the permits for an act that happens within max_wait, at delay() from now. Later callers queue behind it.
-  // A concurrency limit cannot be reserved ahead, since its slots come free when holders choose: one is held from now on.
+  // A concurrency limit cannot be reserved ahead, since its slots come free when holders choose: one is held from now
+  // on.
   [[nodiscard]] Reservation reserve(std::string_view key, Units permits = 1, Nanos max_wait = Nanos{0}) noexcept;
   [[nodiscard]] Reservation reserve_at(Nanos now, std::string_view key, Units permits, Nanos max_wait) noexcept;
 
   // Concurrency: ends or prolongs the hold that Decision::lease names. False: it had ended.
-  bool release(std::string_view key, LeaseId lease) noexcept;
+  bool release(std::string_view key, LeaseId lease) noexcept override;
   bool renew(std::string_view key, LeaseId lease) noexcept;
 
   [[nodiscard]] Decision peek(std::string_view key, Units permits = 1) const noexcept override;

@@ -24,6 +24,7 @@ class Owner {
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
   ~Owner() {
+    detail::slot = kOwnedSlots;  // what else this thread does while it ends, it does in the shared slot
     if (slot_ < kOwnedSlots) taken.fetch_and(~(std::uint64_t{1} << slot_), std::memory_order_release);
   }
   [[nodiscard]] std::size_t slot() const noexcept { return slot_; }
@@ -34,9 +35,9 @@ class Owner {
 
 }  // namespace
 
-std::size_t thread_slot() noexcept {
+std::size_t detail::claim_slot() noexcept {
   thread_local const Owner owner;
-  return owner.slot();
+  return slot = owner.slot();
 }
 
 }  // namespace headgate::base

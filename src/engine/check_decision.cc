@@ -29,7 +29,7 @@ std::string exceeded_text(const Limit& limit, double scale, const core::Outcome&
       return "Sliding window counter limit " + count_per_window(limit, scale) + " exceeded";
     case Strategy::kFixedWindow: return "Fixed window limit " + count_per_window(limit, scale) + " exceeded";
     case Strategy::kLeakyBucket: return fmt::format("Leaky bucket full, {:.2f}s until there is room", seconds);
-    case Strategy::kConcurrency: return fmt::format("Concurrency limit {:g} reached", numbers);
+    case Strategy::kConcurrency: return fmt::format("Concurrency limit {} reached", limit.limit());
     case Strategy::kQuota: return fmt::format("Quota {:g}/{} exceeded", numbers, to_string(limit.period()));
   }
   return "Limit exceeded";

@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/bounded_array.h"
 #include "base/published.h"
 #include "core/outcome.h"
 #include "engine/ruleset.h"
 #include "engine/state.h"
+#include "store/charge.h"
 
 namespace headgate::engine {
 
@@ -69,9 +71,9 @@ class CheckDecision {
   std::string lease;    // empty: none
   std::string problem;  // with kInvalid
   std::string_view tier;
-  std::int32_t decider = -1;  // index into judged of the policy that denied
-  absl::InlinedVector<Judged, 8> judged;
-  absl::InlinedVector<core::Outcome, 8> outcomes;
+  std::int32_t decider = -1;                                      // index into judged of the policy that denied
+  base::BoundedArray<Judged, 2 * policy::Matched::kMost> judged;  // of the check, then of its parent
+  base::BoundedArray<core::Outcome, store::kMaxCharges> outcomes;
   absl::InlinedVector<Warning, 2> warnings;
 
   [[nodiscard]] const policy::Policy& policy(const Judged& judged_policy) const noexcept {

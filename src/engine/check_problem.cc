@@ -26,11 +26,15 @@ std::string too_long(const std::string& what, std::size_t size) {
   return fmt::format("{} must be at most {} bytes long, got {}", what, kMaxNameBytes, size);
 }
 
-bool fine(const Check& check) noexcept {
+}  // namespace
+
+bool is_fine(const Check& check) noexcept {
   if (check.operation.empty() || check.attributes.size() > kMaxAttributes || check.costs.size() > kMaxCosts)
     return false;
-  std::size_t longest = 0;
-  for (const auto& [name, field] : kFields) longest = std::max(longest, (check.*field).size());
+  std::size_t longest =
+      std::max({check.operation.size(), check.agent.size(), check.session.size(), check.user.size(),
+                check.tenant.size(), check.plan.size(), check.channel.size(), check.ip.size(), check.context.size(),
+                check.resource.size(), check.parent_session.size(), check.parent_agent.size()});
   for (const Attribute& attribute : check.attributes) {
     if (attribute.name.empty()) return false;
     longest = std::max({longest, attribute.name.size(), attribute.value.text.size()});
@@ -43,10 +47,7 @@ bool fine(const Check& check) noexcept {
   return longest <= kMaxNameBytes && check.max_wait >= Nanos{0};
 }
 
-}  // namespace
-
 std::string problem_of(const Check& check) {
-  if (fine(check)) return {};
   if (check.operation.empty()) return "operation is required: what does the agent want to do?";
   for (const auto& [name, field] : kFields) {
     if ((check.*field).size() > kMaxNameBytes) return too_long(name, (check.*field).size());

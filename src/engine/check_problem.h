@@ -7,7 +7,9 @@
 
 namespace headgate::engine {
 
-// Empty: it can. Otherwise what must hold and what came, naming the field as JSON does.
+// The quick question.
+[[nodiscard]] bool is_fine(const Check& check) noexcept;
+// What is wrong with a check that is not fine: what must hold and what came, naming the field as JSON does.
 [[nodiscard]] std::string problem_of(const Check& check);
 
 }  // namespace headgate::engine

@@ -37,8 +37,8 @@ class Counters {
   [[nodiscard]] Id id_of(const std::string& name);
 
   enum Which : std::uint8_t { kAdmitted, kDenied, kExceeded, kMonitored };
-  void add(Id id, Which which) noexcept {
-    const std::size_t slot = base::thread_slot();
+  void add(Id id, Which which) noexcept { add(base::thread_slot(), id, which); }
+  void add(std::size_t slot, Id id, Which which) noexcept {
     std::atomic<std::uint64_t>& count = chunk(slot, id)->cells[id % kPerChunk][which];
     if (slot < base::kOwnedSlots) {
       count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

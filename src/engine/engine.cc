@@ -28,6 +28,10 @@ std::string_view subject_of(const Check& check) noexcept {
 // So much of a cell's units; fractions of one are rounded up, but not what only a double's noise has put there.
 Units units_of(double amount, double scale) noexcept {
   const double exact = amount * scale;
+  if (exact < 1e15) {
+    const auto whole = static_cast<Units>(exact);
+    if (static_cast<double>(whole) == exact) return whole;
+  }
   const double near = std::round(exact);
   const double rounded = std::abs(exact - near) <= 1e-6 * std::max(1.0, exact) ? near : std::ceil(exact);
   constexpr double kMost = 9e18;
@@ -39,14 +43,16 @@ base::Hash128 part_hash(const policy::KeyPart& part, Fields& fields) noexcept {
   return fields.hash(part.dimension);
 }
 
-base::Hash128 key_hash(const policy::Policy& policy, Fields& fields) noexcept {
-  base::Hash128 hash{};
-  bool first = true;
-  for (const policy::KeyPart& part : policy.key) {
-    hash = first ? part_hash(part, fields) : base::mix(hash, part_hash(part, fields));
-    first = false;
+// The salt mixed with every part of the key in turn.
+base::Hash128 key_hash(const WorkingPolicy& working, base::Hash128 salt, Fields& fields) noexcept {
+  if (!working.attributes) {
+    for (std::uint64_t rest = working.key; rest != 0; rest >>= 4) {
+      salt = base::mix(salt, fields.hash(static_cast<Dimension>((rest & 15) - 1)));
+    }
+    return salt;
   }
-  return hash;
+  for (const policy::KeyPart& part : working.policy->key) salt = base::mix(salt, part_hash(part, fields));
+  return salt;
 }
 
 // The same for a key on every node and after every restart, unlike its hash.
@@ -87,53 +93,61 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const double* amoun
   policy::Matched matched;
   state.rules->rules.match(fields, state.surroundings, matched);
   if (matched.overflow()) return false;
+  bool room = true;
   for (const std::uint32_t index : matched.policies()) {
     const WorkingPolicy& working = state.rules->policies[index];
     const double amount = amounts[working.unit];
     if (amount < 0) continue;  // the check has no such cost
-    const policy::Policy& policy = *working.policy;
-    const base::Hash128 key = key_hash(policy, fields);
     const Side side = side_of(working, fields);
-    Judged judged{.policy = index, .first = static_cast<std::uint16_t>(plan.charges.size()), .strand = side.strand};
-    judged.enforced = side.enforced && policy.mode == policy::Mode::kEnforce;
+    Judged& judged = decision.judged.emplace_back();
+    judged.policy = index;
+    judged.first = static_cast<std::uint16_t>(plan.charges.size());
+    judged.strand = side.strand;
+    judged.enforced = side.enforced && working.enforced;
     judged.soft = !judged.enforced || working.soft;
     judged.parent = parent;
-    const bool throttles = judged.enforced && working.throttles;
+    const Nanos patience = judged.enforced ? working.patience : Nanos{0};
+    plan.patience = std::max(plan.patience, patience);
+    const Units units = units_of(amount, working.scale);
 
     const auto add = [&](const WorkingLimit& limit) {
-      Charge charge;
-      charge.key = policy.key.empty() ? limit.salt : base::mix(limit.salt, key);
-      charge.limit = &limit.numbers->live;
-      const bool slots = charge.limit->strategy() == Strategy::kConcurrency;
-      charge.cost = slots && working.scale != 1 ? 1 : units_of(amount, working.scale);
-      charge.soft = judged.soft;
-      charge.counted = plan.charges.empty();
-      charge.patience = throttles ? policy.max_wait : Nanos{0};
+      const base::Hash128 cell = key_hash(working, limit.salt, fields);
       if (parent) {
         for (const Charge& own : plan.charges) {
-          if (own.key == charge.key) return;  // the parent's cell is the check's own
+          if (own.key == cell) return;  // the parent's cell is the check's own
         }
       }
+      if (plan.charges.full()) {
+        room = false;
+        return;
+      }
+      const bool slots = limit.numbers->live.strategy() == Strategy::kConcurrency;
+      // In place: a charge that is built here and copied there is read before it has been written.
+      Charge& charge = plan.charges.emplace_back();
+      charge.key = cell;
+      charge.limit = &limit.numbers->live;
+      charge.cost = slots && working.scale != 1 ? 1 : units;
+      charge.soft = judged.soft;
+      charge.counted = plan.charges.size() == 1;
+      charge.patience = patience;
+      plan.limits.emplace_back() = &limit;
       plan.holds_slots = plan.holds_slots || slots;
-      plan.patience = std::max(plan.patience, charge.patience);
-      plan.charges.push_back(charge);
-      plan.limits.push_back(&limit);
     };
     const AgentLimits* own = nullptr;
-    if (policy.tier && !state.overrides->empty()) {
+    const std::optional<policy::Tier>& tier = working.policy->tier;
+    if (tier && !state.overrides->empty()) {
       const auto found = state.overrides->find(fields.hash(Dimension::kAgent));
       if (found != state.overrides->end()) own = &found->second;
     }
-    if (own != nullptr && own->tiers[static_cast<std::size_t>(*policy.tier)]) {
-      add(*own->tiers[static_cast<std::size_t>(*policy.tier)]);
+    if (own != nullptr && own->tiers[static_cast<std::size_t>(*tier)]) {
+      add(*own->tiers[static_cast<std::size_t>(*tier)]);
     } else {
       for (const WorkingLimit& limit : working.strands[side.strand].limits) add(limit);
     }
     judged.count = static_cast<std::uint16_t>(plan.charges.size() - judged.first);
-    if (parent && judged.count == 0) continue;
-    decision.judged.push_back(judged);
+    if (parent && judged.count == 0) decision.judged.pop_back();
   }
-  return plan.charges.size() <= store::kMaxCharges;
+  return room;
 }
 
 CheckDecision Engine::check_at(Nanos now, const Check& check) {
@@ -145,16 +159,16 @@ CheckDecision Engine::check_at(Nanos now, const Check& check) {
 void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& decision) {
   now = std::clamp(now, Nanos{0}, kMaxTime);
   decision.wall = clock_->wall(now);
-  decision.problem = problem_of(check);
-  if (!decision.problem.empty()) {
+  if (!is_fine(check)) {
+    decision.problem = problem_of(check);
     decision.why = Why::kInvalid;
     return;
   }
   decision.state_ = state_->pin();
   const State& state = *decision.state_;
-  Fields fields(check, seed_);
+  Fields fields(check, hasher_);
   if (leases_.next_expiry() <= now) expire_leases(now);
-  if (!check.agent.empty() && state.exempt->contains(fields.hash(Dimension::kAgent))) {
+  if (!check.agent.empty() && state.is_exempt(fields.hash(Dimension::kAgent))) {
     decision.allowed = true;
     decision.why = Why::kExempt;
     return;
@@ -174,10 +188,11 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
     }
   }
 
-  absl::InlinedVector<double, 8> amounts(state.rules->units.size(), -1.0);
+  std::array<double, kMaxUnits> amounts;
+  for (std::size_t unit = 0; unit < state.rules->units.size(); ++unit) amounts[unit] = -1;
   if (check.costs.empty()) amounts[0] = 1;
   for (const Cost& cost : check.costs) {
-    for (std::size_t unit = 0; unit < amounts.size(); ++unit) {
+    for (std::size_t unit = 0; unit < state.rules->units.size(); ++unit) {
       if (state.rules->units[unit] == cost.unit) amounts[unit] = std::max(amounts[unit], 0.0) + cost.amount;
     }
   }
@@ -187,7 +202,7 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
     Check parent = check;
     parent.session = check.parent_session;
     if (!check.parent_agent.empty()) parent.agent = check.parent_agent;
-    Fields parent_fields(parent, seed_);
+    Fields parent_fields(parent, hasher_);
     if (!decision.tier.empty()) parent_fields.copy_tier(fields);
     fits = add_to_plan(state, parent_fields, amounts.data(), true, plan, decision);
   }
@@ -206,14 +221,14 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
     return;
   }
 
-  decision.outcomes.resize(plan.charges.size());
+  decision.outcomes.grow_to(plan.charges.size());
   if (!room_.empty() && asker != Asker::kFromLine && !check.peek) {
     // Whoever lets checks queue keeps newcomers behind those who wait.
     for (const Judged& judged : decision.judged) {
       if (decision.policy(judged).behavior != policy::Behavior::kQueue || judged.soft) continue;
       for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
         if (!room_.has_line(plan.charges[i].key, check.priority)) continue;
-        store_.apply(plan.charges, {now, decision.wall, Effect::kNone},
+        store_.apply({plan.charges.data(), plan.charges.size()}, {now, decision.wall, Effect::kNone},
                      {decision.outcomes.data(), plan.charges.size()});
         deny(decision, Why::kExceeded);
         decision.decider = static_cast<std::int32_t>(&judged - decision.judged.data());
@@ -239,7 +254,8 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
     decision.lease = Leases::new_id();
     ask.lease = Leases::slot_of(decision.lease);
   }
-  const store::Applied applied = store_.apply(plan.charges, ask, {decision.outcomes.data(), decision.outcomes.size()});
+  const store::Applied applied = store_.apply({plan.charges.data(), plan.charges.size()}, ask,
+                                              {decision.outcomes.data(), decision.outcomes.size()});
   const bool admitted = (applied.wait == Nanos{0} || applied.reserved) && !applied.store_full;
   if (admitted) {
     decide_allowed(check, plan, applied, decision);
@@ -268,12 +284,13 @@ void Engine::decide_allowed(const Check& check, const Plan& plan, const store::A
   Nanos reset{0};
   Nanos delay = applied.reserved ? applied.wait : Nanos{0};
   policy::Action strongest = policy::Action::kLog;
+  const std::size_t slot = base::thread_slot();
   for (Judged& judged : decision.judged) {
     const WorkingPolicy& working = decision.working(judged);
     const policy::Policy& policy = *working.policy;
-    const double scale = 1 / working.scale;
     for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
       const core::Outcome& outcome = decision.outcomes[i];
+      const double scale = plan.limits[i]->unit;
       const double remaining = static_cast<double>(outcome.remaining) * scale;
       const double capacity = static_cast<double>(outcome.limit) * scale;
       if (judged.enforced) {
@@ -316,7 +333,7 @@ void Engine::decide_allowed(const Check& check, const Plan& plan, const store::A
               .value = remaining});
       }
     }
-    if (!check.peek) counters_.add(working.strands[judged.strand].counter, Counters::kAdmitted);
+    if (!check.peek) counters_.add(slot, working.strands[judged.strand].counter, Counters::kAdmitted);
   }
   if (least != std::numeric_limits<double>::infinity()) decision.remaining = least;
   decision.reset_after = reset;
@@ -331,6 +348,7 @@ void Engine::decide_denied(const Plan& plan, const store::Applied& applied, Chec
   bool all_queue = true;
   Nanos longest{0};
   const core::Outcome* deciding = nullptr;
+  double unit = 1;
   for (std::size_t j = 0; j < decision.judged.size(); ++j) {
     Judged& judged = decision.judged[j];
     const policy::Policy& policy = decision.policy(judged);
@@ -351,6 +369,7 @@ void Engine::decide_denied(const Plan& plan, const store::Applied& applied, Chec
       if (first || (equal && outcome.wait > deciding->wait)) {
         decision.decider = static_cast<std::int32_t>(j);
         deciding = &outcome;
+        unit = plan.limits[i]->unit;
         decision.line_ = plan.charges[i].key;
       }
       never = never || hopeless;
@@ -366,9 +385,8 @@ void Engine::decide_denied(const Plan& plan, const store::Applied& applied, Chec
     return;
   }
   const Judged& judged = decision.judged[static_cast<std::size_t>(decision.decider)];
-  const double scale = decision.working(judged).scale;
-  decision.limit = static_cast<double>(deciding->limit) / scale;
-  decision.remaining = static_cast<double>(deciding->remaining) / scale;
+  decision.limit = static_cast<double>(deciding->limit) * unit;
+  decision.remaining = static_cast<double>(deciding->remaining) * unit;
   decision.reset_after = deciding->reset_after;
   decision.retry_after = never ? kNever : longest;
   if (never) {
@@ -434,7 +452,7 @@ void Engine::after_soft(Nanos now, const Check& check, CheckDecision& decision) 
 
 void Engine::escalate(Nanos now, const Check& check, const policy::Policy& policy, CheckDecision& decision) {
   if (!policy.escalation) return;
-  const base::Hash128 who = base::mix(base::hash128(policy.id, seed_), base::hash128(subject_of(check), seed_));
+  const base::Hash128 who = base::mix(hasher_(policy.id), hasher_(subject_of(check)));
   if (!escalations_.violated(who, *policy.escalation, now)) return;
   tell({.kind = Event::Kind::kEscalation,
         .time = decision.wall,
@@ -472,7 +490,7 @@ Explanation Engine::explain(const Check& check) {
   if (!explanation.decision.state_) explanation.decision.state_ = state_->pin();
   const State& state = *explanation.decision.state_;
   const policy::Rules& rules = state.rules->rules;
-  Fields fields(check, seed_);
+  Fields fields(check, hasher_);
   fields.set_tier(rules.classify(check.operation).tier);
   for (std::size_t i = 0; i < rules.policies().size(); ++i) {
     const WorkingPolicy& working = state.rules->policies[i];
@@ -504,8 +522,9 @@ Explanation Engine::explain(const Check& check) {
       Explained::Cell& cell = about.cells.emplace_back();
       cell.limit = i < strand.limits.size() ? policy::describe(*working.policy, strand.limits[i].numbers->stands)
                                             : std::string("override");
-      cell.capacity = static_cast<double>(outcome.limit) / working.scale;
-      cell.remaining = static_cast<double>(outcome.remaining) / working.scale;
+      const double unit = i < strand.limits.size() ? strand.limits[i].unit : 1;
+      cell.capacity = static_cast<double>(outcome.limit) * unit;
+      cell.remaining = static_cast<double>(outcome.remaining) * unit;
       cell.reset_after = outcome.reset_after;
       cell.fits = outcome.wait == Nanos{0};
     }

@@ -188,7 +188,7 @@ class Engine {
   Clock* clock_;
   EventSink* sink_;
   store::MemoryStore store_;
-  std::uint64_t seed_;
+  base::Hasher hasher_;  // of the store
   Counters counters_;
   LimitBook book_;
   control::Violations violations_;

@@ -40,12 +40,12 @@ Engine::Engine(const EngineOptions& options)
               .at_cap = options.at_cap,
               .track_keys = false,
               .seed = options.seed == 0 ? base::random_seed() : options.seed}),
-      seed_(store_.seed()),
+      hasher_(store_.hasher()),
       book_(store_, counters_),
       violations_({}),
       leases_(options.max_leases),
       overrides_(std::make_shared<OverrideTable>()) {
-  rules_ = book_.make({}, seed_, 1);
+  rules_ = book_.make({}, hasher_.seed(), 1);
   rebuild_exempt_locked();
   auto state = std::make_unique<State>();
   state->rules = rules_;
@@ -74,11 +74,17 @@ bool Engine::publish_locked() {
 }
 
 Result<void> Engine::load(policy::Document document) {
+  std::set<std::string_view> units{"requests"};
+  for (const policy::Policy& policy : document.policies) units.insert(policy.unit);
+  if (units.size() > kMaxUnits) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("policies must count at most {} different units, got {}", kMaxUnits, units.size())};
+  }
   const std::lock_guard guard(control_mutex_);
   const std::shared_ptr<const Ruleset> before = rules_;
   const std::vector<std::string> exempt_before = document_exempt_;
   document_exempt_ = document.exempt;
-  rules_ = book_.make(std::move(document), seed_, factor_);
+  rules_ = book_.make(std::move(document), hasher_.seed(), factor_);
   rebuild_exempt_locked();
   if (!publish_locked()) {
     rules_ = before;
@@ -109,13 +115,13 @@ std::shared_ptr<const Ruleset> Engine::rules() const {
 void Engine::rebuild_overrides_locked() {
   auto table = std::make_shared<OverrideTable>();
   for (const Override& override : override_list_) {
-    AgentLimits& own = (*table)[base::hash128(override.agent, seed_)];
+    AgentLimits& own = (*table)[hasher_(override.agent)];
     for (std::size_t t = 0; t < override.tiers.size(); ++t) {
       if (!override.tiers[t]) continue;
       const auto& [capacity, refill] = *override.tiers[t];
       const Result<Limit> limit = Limit::token_bucket({capacity, {refill, std::chrono::minutes{1}}, 0});
       const std::string identity = fmt::format("override\n{}\n{}", override.agent, t);
-      own.tiers[t] = book_.limit(identity, *limit, seed_, factor_);
+      own.tiers[t] = book_.limit(identity, *limit, hasher_.seed(), factor_);
     }
   }
   // The old table keeps its limits alive until here, so that those that stay keep their cells' history.
@@ -162,9 +168,9 @@ std::vector<Override> Engine::overrides() const {
 
 void Engine::rebuild_exempt_locked() {
   auto table = std::make_shared<ExemptTable>();
-  table->insert(base::hash128(kAlwaysExempt, seed_));
-  for (const std::string& agent : document_exempt_) table->insert(base::hash128(agent, seed_));
-  for (const std::string& agent : exempt_list_) table->insert(base::hash128(agent, seed_));
+  table->insert(hasher_(kAlwaysExempt));
+  for (const std::string& agent : document_exempt_) table->insert(hasher_(agent));
+  for (const std::string& agent : exempt_list_) table->insert(hasher_(agent));
   exempt_ = std::move(table);
 }
 
@@ -318,8 +324,8 @@ Result<std::size_t> Engine::restore(const std::string& path) {
   });
   if (!restored) return restored;
   // Keys are hashed under the file's seed from now on.
-  seed_ = store_.seed();
-  rules_ = book_.make(rules_->rules.document(), seed_, factor_);
+  hasher_ = store_.hasher();
+  rules_ = book_.make(rules_->rules.document(), hasher_.seed(), factor_);
   rebuild_exempt_locked();
   rebuild_overrides_locked();
   return restored;

@@ -48,7 +48,7 @@ WorkingLimit LimitBook::limit(const std::string& identity, const Limit& base, st
   } else {
     set(*numbers, wanted);
   }
-  return {std::move(numbers), base::hash128(identity, seed), base};
+  return {.numbers = std::move(numbers), .salt = base::hash128(identity, seed), .base = base};
 }
 
 std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::uint64_t seed, double factor) {
@@ -62,6 +62,12 @@ std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::u
     const bool gentle = policy.action == policy::Action::kWarn || policy.action == policy::Action::kLog;
     working.soft = gentle && !strict;
     working.throttles = policy.action == policy::Action::kThrottle && !strict;
+    working.patience = working.throttles ? policy.max_wait : Nanos{0};
+    working.enforced = policy.mode == policy::Mode::kEnforce;
+    for (auto part = policy.key.rbegin(); part != policy.key.rend(); ++part) {
+      working.attributes = working.attributes || part->dimension == policy::Dimension::kAttribute;
+      working.key = working.key << 4 | (static_cast<std::uint64_t>(part->dimension) + 1);
+    }
     working.enforced_share = static_cast<std::uint32_t>(std::lround(policy.rollout * 1e6));
     working.split = policy.rollout < 1 || !policy.variants.empty();
     bool slots_only = !policy.limits.empty();
@@ -76,6 +82,9 @@ std::shared_ptr<const Ruleset> LimitBook::make(policy::Document document, std::u
         slots_only = slots_only && each.strategy() == Strategy::kConcurrency;
         strand.limits.push_back(
             limit(identity_of(policy, variant, each, nth), each, seed, policy.adaptive ? factor : 1));
+        if (each.strategy() != Strategy::kConcurrency) {
+          strand.limits.back().unit = 1 / static_cast<double>(policy::unit_scale(policy.unit));
+        }
       }
       working.strands.push_back(std::move(strand));
     };

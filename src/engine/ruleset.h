@@ -28,7 +28,8 @@ struct LiveNumbers {
 struct WorkingLimit {
   std::shared_ptr<LiveNumbers> numbers;
   base::Hash128 salt;
-  Limit base;  // before any scaling
+  Limit base;       // before any scaling
+  double unit = 1;  // of cost: what one unit of a cell stands for; a slot is a slot whatever the policy counts
 };
 
 // The limits of a policy, or of one of its variants.
@@ -39,16 +40,24 @@ struct Strand {
   Counters::Id counter = 0;
 };
 
+// What a check reads of a policy comes first and lies together.
 struct WorkingPolicy {
   const policy::Policy* policy = nullptr;
+  std::uint64_t key = 0;   // its dimensions, four bits each and one more than they count, while `attributes` is false
   std::uint16_t unit = 0;  // index into Ruleset::units
   double scale = 1;        // units of a cell per unit of cost
   bool soft = false;       // exceeding it only warns or logs
   bool throttles = false;
   bool split = false;                // into variants, or into those enforced and those monitored
+  bool attributes = false;           // are part of the key
+  bool enforced = true;              // by its mode
+  Nanos patience{0};                 // how long it may be waited for
   std::uint32_t enforced_share = 0;  // of 1,000,000
   std::vector<Strand> strands;
 };
+
+// More units than this in one set of policies are refused.
+inline constexpr std::size_t kMaxUnits = 32;
 
 struct Ruleset {
   Ruleset(policy::Document document, std::uint64_t seed) : rules(std::move(document), seed) {}

@@ -21,7 +21,14 @@ struct AgentLimits {
   std::array<std::optional<WorkingLimit>, policy::kTierCount> tiers;
 };
 using OverrideTable = absl::flat_hash_map<base::Hash128, AgentLimits, HashOfHash>;
-using ExemptTable = absl::flat_hash_set<base::Hash128, HashOfHash>;
+struct ExemptTable {
+  absl::flat_hash_set<base::Hash128, HashOfHash> agents;
+  std::uint64_t hints = 0;  // a bit for each of them, so that most others are told apart at once
+  void insert(const base::Hash128& agent) {
+    agents.insert(agent);
+    hints |= std::uint64_t{1} << (agent.high & 63);
+  }
+};
 
 struct State {
   std::shared_ptr<const Ruleset> rules;
@@ -29,6 +36,10 @@ struct State {
   std::shared_ptr<const ExemptTable> exempt;
   policy::Surroundings surroundings;
   double factor = 1;  // at which adaptive limits stand
+
+  [[nodiscard]] bool is_exempt(const base::Hash128& agent) const noexcept {
+    return (exempt->hints >> (agent.high & 63) & 1) != 0 && exempt->agents.contains(agent);
+  }
 };
 
 }  // namespace headgate::engine

@@ -102,7 +102,7 @@ class Observations {
   }
   void add(const Decided& decided) {
     if (decided.decision->outcomes.empty() || decided.check->peek) return;
-    policy::Fields fields(*decided.check, rules_.seed());
+    policy::Fields fields(*decided.check, rules_.hasher());
     fields.set_tier(rules_.classify(decided.check->operation).tier);
     for (const Judged& judged : decided.decision->judged) {
       if (judged.parent) continue;

@@ -18,6 +18,7 @@ using store::Ask;
 using store::Charge;
 using store::Effect;
 using store::LiveLimit;
+using Pace = store::MemoryStore::Pace;
 
 constexpr std::size_t kMaxLimits = 8;
 constexpr std::size_t kBatch = 32;  // keys whose memory is fetched ahead together
@@ -68,6 +69,7 @@ Decision decide(const Applied& applied, const Outcome* outcomes, std::size_t cou
   } else if (ask.effect == Effect::kReserve && applied.reserved) {
     decision.verdict = Verdict::kAllowed;
     decision.delay = std::max(decision.delay, applied.wait);
+    decision.lease = ask.lease;
     return decision;
   } else {
     decision.verdict = Verdict::kNotYet;
@@ -77,6 +79,16 @@ Decision decide(const Applied& applied, const Outcome* outcomes, std::size_t cou
   decision.delay = Nanos{0};
   decision.burst = false;
   return decision;
+}
+
+[[gnu::always_inline]] inline Decision decide(const store::ShortAnswer& answer) noexcept {
+  if (answer.wait == Nanos{0}) [[likely]] {
+    return {Verdict::kAllowed, Reason::kOk,        answer.burst,
+            answer.limit,      answer.remaining,   Nanos{0},
+            Nanos{0},          answer.reset_after, 0};
+  }
+  return {Verdict::kNotYet, Reason::kLimited,   false, answer.limit, answer.remaining, answer.wait,
+          Nanos{0},         answer.reset_after, 0};
 }
 
 }  // namespace
@@ -94,6 +106,7 @@ struct MemoryLimiter::Impl {
         holds(limits.has(Strategy::kConcurrency)),
         only_limit(limits.size() == 1 && !options.track_keys_ ? &limits.live(0) : nullptr),
         only_bucket(limits.has(Strategy::kTokenBucket) ? only_limit : nullptr),
+        only_window(limits.has(Strategy::kSlidingWindow) ? only_limit : nullptr),
         next_lease(base::random_seed() >> 8) {}
 
   [[nodiscard]] Nanos wall(Nanos now) const noexcept { return follows_wall ? clamp(clock.wall(now)) : now; }
@@ -157,30 +170,36 @@ struct MemoryLimiter::Impl {
   }
 
   // The common case is written out so that the answer is built once, in its place: copying it would cost more than the
-  // bucket's arithmetic.
+  // bucket's arithmetic. All else starts again from the key: with nothing kept for a call that almost never comes, few
+  // registers must be saved.
   [[gnu::always_inline]] Decision take(Nanos now, Hash128 hash, std::string_view key, Units permits) noexcept {
-    store::BucketAnswer answer;
-    if (!queue.empty_approx() || only_bucket == nullptr || !store.try_bucket(hash, *only_bucket, permits, now, answer))
-        [[unlikely]] {
-      return take_one(now, hash, key, permits);
+    store::ShortAnswer answer;
+    if (now != clamp(now) || !queue.empty_approx() || only_bucket == nullptr ||
+        !store.try_short<Strategy::kTokenBucket, Pace::kHasty>(hash, *only_bucket, permits, now, answer)) [[unlikely]] {
+      return take_one(now, key, permits);
     }
-    const bool fits = answer.wait == Nanos{0};
-    return Decision{fits ? Verdict::kAllowed : Verdict::kNotYet,
-                    fits ? Reason::kOk : Reason::kLimited,
-                    answer.burst,
-                    answer.limit,
-                    answer.remaining,
-                    answer.wait,
-                    Nanos{0},
-                    answer.reset_after,
-                    0};
+    return decide(answer);
+  }
+  [[gnu::noinline, gnu::flatten]] Decision take_long(Nanos now, std::string_view key, Units permits) noexcept {
+    return take(now, store.hash(key), key, permits);
   }
   // Any single limit on a cell that exists; all else is a plan.
-  [[gnu::noinline]] Decision take_one(Nanos now, Hash128 hash, std::string_view key, Units permits) noexcept {
+  [[gnu::noinline]] Decision take_one(Nanos now, std::string_view key, Units permits) noexcept {
+    now = clamp(now);
     if (only_limit == nullptr || !queue.empty_approx()) return take_any(now, key, permits);
+    if (only_bucket != nullptr || only_window != nullptr) {
+      store::ShortAnswer answer;
+      const Hash128 hash = store.hash(key);
+      const bool done =
+          only_bucket != nullptr
+              ? store.try_short<Strategy::kTokenBucket, Pace::kPatient>(hash, *only_bucket, permits, now, answer)
+              : store.try_short<Strategy::kSlidingWindow, Pace::kPatient>(hash, *only_window, permits, now, answer);
+      if (!done) return take_any(now, key, permits);
+      return decide(answer);
+    }
     const LeaseId lease = holds ? next_lease.fetch_add(1, std::memory_order_relaxed) : 0;
     bool done = false;
-    const Outcome outcome = store.try_one(hash, *only_limit, permits, wall(now), lease, done);
+    const Outcome outcome = store.try_one(store.hash(key), *only_limit, permits, wall(now), lease, done);
     if (!done) return take_any(now, key, permits);
     return decide({outcome.wait}, &outcome, 1, {.lease = lease});
   }
@@ -201,6 +220,7 @@ struct MemoryLimiter::Impl {
   bool holds;
   const LiveLimit* only_limit;   // the limit if it is alone and keys are not tracked
   const LiveLimit* only_bucket;  // the same, if it is a token bucket
+  const LiveLimit* only_window;  // the same, if it is a sliding window
   std::atomic<LeaseId> next_lease;
 };
 
@@ -228,9 +248,10 @@ Decision MemoryLimiter::try_acquire(std::string_view key, Units permits) noexcep
   return try_acquire_at(impl_->clock.now(), key, permits);
 }
 
-// Flattened so that the hash is inlined here, and only here, where a call's saved registers would be felt.
+// Both flattened so that the hash is inlined here, and only here, where a call's saved registers would be felt.
 [[gnu::flatten]] Decision MemoryLimiter::try_acquire_at(Nanos now, std::string_view key, Units permits) noexcept {
-  return impl_->take(clamp(now), impl_->store.hash(key), key, permits);
+  if (!base::Hasher::is_short(key)) return impl_->take_long(now, key, permits);
+  return impl_->take(now, impl_->store.hasher().hash_short(key), key, permits);
 }
 
 Decision MemoryLimiter::try_acquire_all(std::span<const Request> requests) noexcept {

@@ -13,24 +13,24 @@ namespace headgate::policy {
 // Borrows the check. Not for sharing between threads.
 class Fields {
  public:
-  Fields(const Check& check, std::uint64_t seed) noexcept
-      : check_(check), seed_(seed), text_{check.agent,   check.session,   check.user, check.tenant,
-                                          check.plan,    check.operation, {},         check.channel,
-                                          check.context, check.resource,  check.ip} {}
+  // `hasher` must outlive it.
+  Fields(const Check& check, const base::Hasher& hasher) noexcept : check_(check), hasher_(hasher) {}
 
   [[nodiscard]] const Check& check() const noexcept { return check_; }
-  [[nodiscard]] std::string_view text(Dimension dimension) const noexcept { return text_[index(dimension)]; }
+  [[nodiscard]] std::string_view text(Dimension dimension) const noexcept {
+    return dimension == Dimension::kTier ? tier_ : check_.*kMembers[index(dimension)];
+  }
   [[nodiscard]] bool has(Dimension dimension) const noexcept { return !text(dimension).empty(); }
   [[nodiscard]] base::Hash128 hash(Dimension dimension) noexcept {
     const std::size_t i = index(dimension);
     if ((hashed_ >> i & 1U) == 0) {
-      hashes_[i] = base::hash128(text_[i], seed_);
+      hashes_[i] = hasher_(text(dimension));
       hashed_ |= 1U << i;
     }
     return hashes_[i];
   }
-  void set_tier(Tier tier) noexcept { text_[index(Dimension::kTier)] = to_string(tier); }
-  void copy_tier(const Fields& other) noexcept { text_[index(Dimension::kTier)] = other.text(Dimension::kTier); }
+  void set_tier(Tier tier) noexcept { tier_ = to_string(tier); }
+  void copy_tier(const Fields& other) noexcept { tier_ = other.tier_; }
 
   // nullptr: the check does not have it. Of attributes of one name the first counts.
   [[nodiscard]] const Value* attribute(std::string_view name) const noexcept {
@@ -47,11 +47,17 @@ class Fields {
  private:
   [[nodiscard]] static std::size_t index(Dimension dimension) noexcept { return static_cast<std::size_t>(dimension); }
 
+  static constexpr std::array<std::string_view Check::*, kCount> kMembers{
+      &Check::agent, &Check::session, &Check::user,    &Check::tenant,   &Check::plan, &Check::operation,
+      nullptr,       &Check::channel, &Check::context, &Check::resource, &Check::ip};
+
   const Check& check_;
-  std::uint64_t seed_;
-  std::array<std::string_view, kCount> text_;
-  std::array<base::Hash128, kCount> hashes_;  // valid where hashed_ says so
+  const base::Hasher& hasher_;
+  std::string_view tier_;
   std::uint32_t hashed_ = 0;
+  union {                                       // so that nothing is cleared which is not used
+    std::array<base::Hash128, kCount> hashes_;  // valid where hashed_ says so
+  };
 };
 
 // How a value reads: the shortest text that gives the number back, "true" or "false".

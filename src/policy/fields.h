@@ -73,6 +73,7 @@ std::optional<std::size_t> read_choice(const Scope& scope, const Node* node, std
 template <class Enum, int kCount>
 bool read_enum(const Scope& scope, const Node* node, std::string_view field, Enum& out) {
   std::vector<std::string> words;
+  words.reserve(kCount);
   for (int i = 0; i < kCount; ++i) words.emplace_back(to_string(static_cast<Enum>(i)));
   const auto index = read_choice(scope, node, field, words);
   if (index) out = static_cast<Enum>(*index);

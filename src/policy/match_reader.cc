@@ -112,6 +112,7 @@ void read_attributes(const Scope& scope, const Node& node, const Scales& scales,
 
 std::optional<KeyPart> read_part(const Scope& scope, const Node& node) {
   std::vector<std::string> words;
+  words.reserve(kDimensionCount);
   for (int i = 0; i < kDimensionCount - 1; ++i) words.emplace_back(to_string(static_cast<Dimension>(i)));
   if (node.is_scalar()) {
     for (int i = 0; i < kDimensionCount - 1; ++i) {

@@ -54,7 +54,15 @@ class Builder : public YAML::EventHandler {
  public:
   Builder(std::string_view text, Tree& tree) : columns_(text), tree_(tree) {}
 
-  void OnDocumentStart(const YAML::Mark& /*mark*/) override { anchors_.clear(); }
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    // Some stray tokens are never consumed: the parser would give empty documents without end.
+    if (mark.pos == document_at_) stop(mark, "cannot be read as YAML or JSON: unexpected token");
+    if (tree_.roots.size() >= kMaxDocuments) {
+      stop(mark, "must be at most " + std::to_string(kMaxDocuments) + " documents");
+    }
+    document_at_ = mark.pos;
+    anchors_.clear();
+  }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { leaf(mark, anchor, Node::Kind::kNull); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -176,6 +184,7 @@ class Builder : public YAML::EventHandler {
 
   Columns columns_;
   Tree& tree_;
+  int document_at_ = -1;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, const Node*> anchors_;
 };
@@ -267,9 +276,14 @@ Tree parse(std::string_view text) {
   } catch (const Stop& stop) {
     tree.flaws.push_back(stop.flaw);
   } catch (const YAML::Exception& e) {
+    const std::string message = "cannot be read as YAML or JSON: " + base::shortened(e.msg, 200);
     Columns columns(readable);
-    tree.flaws.push_back({std::max(e.mark.line, 0) + 1, e.mark.is_null() ? 1 : columns.at(e.mark),
-                          "cannot be read as YAML or JSON: " + base::shortened(e.msg, 200)});
+    // The parser's column at the end of the text is not to be relied on.
+    if (e.mark.is_null() || e.mark.pos + 1 >= static_cast<int>(readable.size())) {
+      tree.flaws.push_back(flaw_at(readable, readable.size(), message));
+    } else {
+      tree.flaws.push_back({e.mark.line + 1, columns.at(e.mark), message});
+    }
   }
   return tree;
 }

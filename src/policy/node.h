@@ -13,6 +13,7 @@
 namespace headgate::policy {
 
 inline constexpr std::size_t kMaxNodes = 2'000'000;  // with every alias counted as what it stands for
+inline constexpr std::size_t kMaxDocuments = 1'000;  // of one stream
 
 struct Node;
 

@@ -46,9 +46,9 @@ constexpr std::array<Unit, 25> kUnits{{
     {"wk", 604'800 * kSecond},
     {"week", 604'800 * kSecond},
     {"weeks", 604'800 * kSecond},
-    {"y", 365 * 86'400 * kSecond},
-    {"year", 365 * 86'400 * kSecond},
-    {"years", 365 * 86'400 * kSecond},
+    {"y", 365LL * 86'400 * kSecond},
+    {"year", 365LL * 86'400 * kSecond},
+    {"years", 365LL * 86'400 * kSecond},
 }};
 
 std::int64_t unit_nanos(std::string_view name) {
@@ -182,7 +182,9 @@ std::optional<Rate> parse_rate(std::string_view text, std::int64_t scale) noexce
   if (units > kMost || units < -kMost || span > kMost) return kNone;
   units *= power_of_ten(std::max(exponent, 0));
   if (units > kMost || units < -kMost) return kNone;
-  const auto common = exponent < 0 ? std::gcd(static_cast<std::int64_t>(units), static_cast<std::int64_t>(span)) : 1;
+  // In lowest terms by the decimals alone: 2.5/s is 5/2s, and 10/min stays what it is.
+  const auto decimals = static_cast<std::int64_t>(power_of_ten(std::max(-exponent, 0)));
+  const std::int64_t common = std::gcd(static_cast<std::int64_t>(units), decimals);
   return Rate{static_cast<Units>(units / common), Nanos{static_cast<std::int64_t>(span / common)}};
 }
 

@@ -38,6 +38,7 @@ PatternSet::PatternSet(const std::vector<std::string>& patterns) {
     }
   }
   if (yes_.empty() && !no_.empty()) any_ = true;
+  single_ = !any_ && no_.empty() && yes_.globs.empty() && yes_.exact.size() == 1;
 }
 
 void PatternSet::List::add(std::string_view pattern) {

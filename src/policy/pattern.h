@@ -21,6 +21,8 @@ class PatternSet {
   // Whether everything that is there matches: "*" and no exceptions.
   [[nodiscard]] bool matches_all() const noexcept { return any_ && no_.empty(); }
   [[nodiscard]] bool has_star() const noexcept { return any_; }
+  // The one text that matches, where that is all there is to it; else nullptr.
+  [[nodiscard]] const std::string* only() const noexcept { return single_ ? yes_.exact.data() : nullptr; }
 
   // What a text must equal, or begin with, to match at all; for an index.
   struct Lead {
@@ -45,6 +47,7 @@ class PatternSet {
   };
 
   bool any_ = false;
+  bool single_ = false;
   List yes_;
   List no_;
 };

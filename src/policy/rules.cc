@@ -66,7 +66,7 @@ std::string joined(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-void Matched::add(std::uint32_t policy) noexcept {
+void Matched::insert(std::uint32_t policy) noexcept {
   std::uint32_t at = size_;
   while (at > 0 && policies_[at - 1] >= policy) {
     if (policies_[--at] == policy) return;
@@ -80,7 +80,7 @@ void Matched::add(std::uint32_t policy) noexcept {
   ++size_;
 }
 
-Rules::Rules(Document document, std::uint64_t seed) : document_(std::move(document)), seed_(seed) {
+Rules::Rules(Document document, std::uint64_t seed) : document_(std::move(document)), hasher_(seed) {
   std::vector<Policy>& policies = document_.policies;
   if (document_.tier_limits_apply()) {
     std::unordered_set<std::string> ids;
@@ -134,9 +134,9 @@ Rules::Classified Rules::classify(std::string_view operation) const noexcept {
   return {};
 }
 
-bool Rules::holds(const FieldRule& rule, bool missing_matches, const Fields& fields) const noexcept {
+inline bool Rules::holds(const FieldRule& rule, bool missing_matches, const Fields& fields) const noexcept {
   const std::string_view text = fields.text(rule.dimension);
-  if (!text.empty()) return rule.patterns.matches(text);
+  if (!text.empty()) return rule.admits(text);
   // Nobody is taken for a named agent by not saying who they are.
   return missing_matches && (rule.dimension != Dimension::kAgent || rule.patterns.has_star());
 }
@@ -156,7 +156,8 @@ bool Rules::holds(const AttributeCondition& condition, bool missing_matches, con
   }
 }
 
-bool Rules::matches(std::uint32_t policy, const Fields& fields, const Surroundings& surroundings) const noexcept {
+inline bool Rules::matches(std::uint32_t policy, const Fields& fields,
+                           const Surroundings& surroundings) const noexcept {
   const Conditions& conditions = conditions_[policy];
   if (conditions.load_levels != 0 && (conditions.load_levels >> static_cast<unsigned>(surroundings.load) & 1U) == 0) {
     return false;
@@ -271,6 +272,7 @@ void Rules::file(std::uint32_t policy, const Route& route) {
       case Feature::Kind::kAttribute: attributes_indexed_ = true; break;
       case Feature::Kind::kPrefix: {
         auto& lengths = prefix_lengths_[static_cast<std::size_t>(feature.dimension)];
+        prefixed_dimensions_ |= 1U << static_cast<unsigned>(feature.dimension);
         const auto at = std::lower_bound(lengths.begin(), lengths.end(), feature.length);
         if (at == lengths.end() || *at != feature.length) lengths.insert(at, feature.length);
         break;
@@ -315,8 +317,8 @@ void Rules::build_index() {
   filed_ = {};
 }
 
-void Rules::consider(std::uint64_t feature, const Fields& fields, const Surroundings& surroundings,
-                     Matched& matched) const noexcept {
+[[gnu::always_inline]] inline void Rules::consider(std::uint64_t feature, const Fields& fields,
+                                                   const Surroundings& surroundings, Matched& matched) const noexcept {
   feature = never_zero(feature);
   for (std::size_t at = feature & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {
     const Slot& slot = slots_[at];
@@ -339,13 +341,13 @@ void Rules::match(Fields& fields, const Surroundings& surroundings, Matched& mat
     const auto dimension = static_cast<Dimension>(std::countr_zero(rest));
     consider(whole_feature(dimension, fields.hash(dimension).low), fields, surroundings, matched);
   }
-  for (std::size_t d = 0; d < prefix_lengths_.size(); ++d) {
-    const std::string_view text = fields.text(static_cast<Dimension>(d));
-    for (const std::uint32_t length : prefix_lengths_[d]) {
-      if (length <= text.size()) {
-        const auto dimension = static_cast<Dimension>(d);
-        consider(prefix_feature(dimension, hashed(text.substr(0, length))), fields, surroundings, matched);
-      }
+  for (std::uint32_t rest = prefixed_dimensions_; rest != 0; rest &= rest - 1) {
+    const int d = std::countr_zero(rest);
+    const auto dimension = static_cast<Dimension>(d);
+    const std::string_view text = fields.text(dimension);
+    for (const std::uint32_t length : prefix_lengths_[static_cast<std::size_t>(d)]) {
+      if (length > text.size()) break;
+      consider(prefix_feature(dimension, hashed(text.substr(0, length))), fields, surroundings, matched);
     }
   }
   if (!attributes_indexed_) return;

@@ -29,9 +29,18 @@ class Matched {
   static constexpr std::size_t kMost = 64;
   [[nodiscard]] std::span<const std::uint32_t> policies() const noexcept { return {policies_.data(), size_}; }
   [[nodiscard]] bool overflow() const noexcept { return overflow_; }  // more than kMost match
-  void add(std::uint32_t policy) noexcept;                            // keeps the order; once each
+  // Keeps the order; once each.
+  void add(std::uint32_t policy) noexcept {
+    if (size_ < kMost && (size_ == 0 || policies_[size_ - 1] < policy)) {
+      policies_[size_++] = policy;
+    } else {
+      insert(policy);
+    }
+  }
 
  private:
+  void insert(std::uint32_t policy) noexcept;
+
   std::array<std::uint32_t, kMost> policies_;
   std::uint32_t size_ = 0;
   bool overflow_ = false;
@@ -46,7 +55,9 @@ class Rules {
   [[nodiscard]] const Document& document() const noexcept { return document_; }
   // In the order in which they are judged: by priority, then as declared. Built-in tier limits come last.
   [[nodiscard]] const std::vector<Policy>& policies() const noexcept { return document_.policies; }
-  [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
+
+  // What Fields are to be hashed by.
+  [[nodiscard]] const base::Hasher& hasher() const noexcept { return hasher_; }
 
   // REQUIRES: the fields' tier is set if tiers_matter().
   void match(Fields& fields, const Surroundings& surroundings, Matched& matched) const noexcept;
@@ -65,6 +76,10 @@ class Rules {
   struct FieldRule {
     Dimension dimension;
     PatternSet patterns;
+    [[nodiscard]] bool admits(std::string_view text) const noexcept {
+      const std::string* only = patterns.only();
+      return only != nullptr ? *only == text : patterns.matches(text);
+    }
   };
   struct AttributeCondition {
     const AttributeRule* rule;
@@ -105,10 +120,10 @@ class Rules {
   void consider(std::uint64_t feature, const Fields& fields, const Surroundings& surroundings,
                 Matched& matched) const noexcept;
 
-  [[nodiscard]] std::uint64_t hashed(std::string_view text) const noexcept { return base::hash128(text, seed_).low; }
+  [[nodiscard]] std::uint64_t hashed(std::string_view text) const noexcept { return hasher_(text).low; }
 
   Document document_;
-  std::uint64_t seed_;
+  base::Hasher hasher_;
   std::vector<Conditions> conditions_;
   std::array<PatternSet, kTierCount> tier_operations_;
   bool tiers_matter_ = false;
@@ -120,6 +135,7 @@ class Rules {
   std::uint32_t indexed_dimensions_ = 0;  // bits
   bool pairs_indexed_ = false;
   bool attributes_indexed_ = false;
+  std::uint32_t prefixed_dimensions_ = 0;  // bits
   std::array<std::vector<std::uint32_t>, Fields::kCount> prefix_lengths_;
 };
 

@@ -12,8 +12,10 @@ std::vector<Problem> sorted(std::vector<Problem> all, std::size_t dropped, const
   });
   if (all.size() <= kMaxProblems && dropped == 0) return all;
   const std::size_t left_out = all.size() - std::min(all.size(), kMaxProblems) + dropped;
-  all.resize(std::min(all.size(), kMaxProblems));
-  all.push_back({{}, "and " + std::to_string(left_out) + " more " + what});
+  if (all.size() > kMaxProblems) all.erase(all.begin() + kMaxProblems, all.end());
+  Problem rest;
+  rest.message = "and " + std::to_string(left_out) + " more " + what;
+  all.push_back(std::move(rest));
   return all;
 }
 

@@ -43,7 +43,7 @@ void read_tiers(const Scope& scope, const Node& node, Tiers& tiers) {
 }
 
 void read_backoff(const Scope& scope, const Node& node, control::BackoffSettings& backoff) {
-  constexpr std::size_t kMaxSteps = 16;
+  constexpr std::size_t kMaxSteps = control::kMaxBackoffSteps;
   const Fields fields(scope, node, "backoff", {"steps", "quiet", "enforced"});
   const auto steps = read_list(scope, fields.get("steps"), "steps");
   if (steps && (steps->empty() || steps->size() > kMaxSteps)) {
@@ -73,28 +73,20 @@ void read_adaptive(const Scope& scope, const Node& node, control::AdaptiveSettin
   };
   read_bool(scope, fields.get("enabled"), "enabled", adaptive.enabled);
   read_bool(scope, fields.get("auto_emergency"), "auto_emergency", adaptive.auto_emergency);
-  fraction("high", {0, 1, true}, adaptive.high);
+  fraction("high", {0.01, 1}, adaptive.high);
   fraction("low", {0, 1}, adaptive.low);
-  fraction("high_factor", {0, 1, true}, adaptive.high_factor);
+  fraction("high_factor", {0.01, 1}, adaptive.high_factor);
   fraction("low_factor", {1, 10}, adaptive.low_factor);
-  fraction("margin", {0, 0.5}, adaptive.margin);
-  fraction("emergency_at", {0, 1, true}, adaptive.emergency_at);
-  fraction("emergency_factor", {0, 1, true}, adaptive.emergency_factor);
-  fraction("emergency_margin", {0, 0.5}, adaptive.emergency_margin);
-  read_duration(scope, fields.get("dwell"), "dwell", {0s, 24h}, adaptive.dwell);
-  const auto blame = [&](const char* first, const char* second) -> const Node& {
-    if (const Node* found = fields.get(first); found != nullptr) return *found;
-    const Node* found = fields.get(second);
-    return found != nullptr ? *found : node;
-  };
-  if (adaptive.low + 2 * adaptive.margin >= adaptive.high) {
-    scope.problem(blame("low", "high"), "low must be more than twice the margin below high");
-  }
-  if (adaptive.emergency_at < adaptive.high) {
-    scope.problem(blame("emergency_at", "high"), "emergency_at must be at least high");
-  }
-  if (adaptive.emergency_margin >= adaptive.emergency_at) {
-    scope.problem(blame("emergency_margin", "emergency_at"), "emergency_margin must be below emergency_at");
+  fraction("margin", {0, 1}, adaptive.margin);
+  fraction("emergency_at", {0.01, 1}, adaptive.emergency_at);
+  fraction("emergency_factor", {0.01, 1}, adaptive.emergency_factor);
+  fraction("emergency_margin", {0, 1}, adaptive.emergency_margin);
+  read_duration(scope, fields.get("dwell"), "dwell", {0s, 1h}, adaptive.dwell);
+  // What the numbers must be to one another.
+  if (const auto valid = control::validate(adaptive); !valid) {
+    const std::string& message = valid.error().message;
+    const Node* at = fields.get(message.substr(0, message.find(' ')));
+    scope.problem(at == nullptr ? node : *at, message);
   }
 }
 

@@ -22,11 +22,6 @@ using core::Run;
 using core::RunLog;
 using core::WindowState;
 
-constexpr std::uint32_t kIndexBits = 21;
-constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << kIndexBits) - 1;
-constexpr std::uint64_t kInstantsOnly = std::uint64_t{1} << (3 * kIndexBits);
-static_assert(core::kMaxRuns <= kIndexMask);
-
 WindowState load_window(const Word* w, bool ahead) noexcept { return {Nanos{w[0]}, w[1], ahead}; }
 void save(const WindowState& s, Word* w, bool& ahead) noexcept {
   w[0] = s.end.count();
@@ -182,14 +177,14 @@ CounterState carry_counter(CounterState state, const CompiledLimit& from, const 
 core::RunLog load_log(const Word* w, bool ahead, Nanos window) noexcept {
   RunLog log;
   const auto packed = static_cast<std::uint64_t>(w[2]);
-  if ((packed & kInstantsOnly) != 0) {
+  if ((packed & RingWord::kInstantsOnly) != 0) {
     log.instants = reinterpret_cast<Nanos*>(w[1]);
   } else {
     log.runs = reinterpret_cast<Run*>(w[1]);
   }
-  log.head = packed & kIndexMask;
-  log.size = (packed >> kIndexBits) & kIndexMask;
-  log.capacity = (packed >> (2 * kIndexBits)) & kIndexMask;
+  log.head = RingWord::head(packed);
+  log.size = RingWord::size(packed);
+  log.capacity = RingWord::capacity(packed);
   log.gone = w[3];
   log.ahead = ahead;
   // While a reservation lies ahead nothing is admitted before it, so no other instant needs to be remembered.
@@ -203,8 +198,9 @@ void store_log(const RunLog& log, Nanos window, Word* w, bool& ahead) noexcept {
   const Nanos last = log.ahead ? log.newest().at : log.seen;
   w[0] = (last + window).count();
   w[1] = log.instants != nullptr ? reinterpret_cast<Word>(log.instants) : reinterpret_cast<Word>(log.runs);
-  w[2] = static_cast<Word>((log.instants != nullptr ? kInstantsOnly : 0) | std::uint64_t{log.head} |
-                           (std::uint64_t{log.size} << kIndexBits) | (std::uint64_t{log.capacity} << (2 * kIndexBits)));
+  w[2] = static_cast<Word>((log.instants != nullptr ? RingWord::kInstantsOnly : 0) | std::uint64_t{log.head} |
+                           (std::uint64_t{log.size} << RingWord::kIndexBits) |
+                           (std::uint64_t{log.capacity} << (2 * RingWord::kIndexBits)));
   w[3] = log.gone;
   ahead = log.ahead;
 }

@@ -1,6 +1,8 @@
 // One cell: the state of one limit for one key, in two or four words, and what turns words into a strategy's state.
 #pragma once
 
+#include <algorithm>
+
 #include "base/hash.h"
 #include "core/compiled_limit.h"
 #include "headgate/limiter.h"
@@ -55,6 +57,86 @@ struct Tag {
 inline void save(core::BucketState state, Word* words) noexcept {
   words[0] = state.full_at.count();
   words[1] = state.carry;
+}
+
+// How word 2 of a sliding window holds the numbers of its ring.
+struct RingWord {
+  static constexpr std::uint32_t kIndexBits = 21;
+  static constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << kIndexBits) - 1;
+  static constexpr std::uint64_t kInstantsOnly = std::uint64_t{1} << (3 * kIndexBits);
+  static_assert(core::kMaxRuns <= kIndexMask);
+
+  [[nodiscard]] static std::uint32_t head(std::uint64_t packed) noexcept { return packed & kIndexMask; }
+  [[nodiscard]] static std::uint32_t size(std::uint64_t packed) noexcept { return (packed >> kIndexBits) & kIndexMask; }
+  [[nodiscard]] static std::uint32_t capacity(std::uint64_t packed) noexcept {
+    return (packed >> (2 * kIndexBits)) & kIndexMask;
+  }
+};
+
+// What the short ways through a store answer; kept apart from Decision so that it lives in registers.
+struct ShortAnswer {
+  Units limit;
+  Units remaining;
+  Nanos wait;
+  Nanos reset_after;
+  bool burst;
+};
+
+// core::sliding_window() and sliding_window_charge() in one, on the words as they lie, for the common case: one unit, a
+// ring of instants with room for it, nothing reserved, and few units leaving. False: nothing was done, go the usual
+// way.
+[[nodiscard]] inline bool charge_instant(const core::LogNumbers& n, Word* words, Nanos now,
+                                         ShortAnswer& answer) noexcept {
+  constexpr std::uint32_t kMostLeaving = 4;
+  const auto packed = static_cast<std::uint64_t>(words[2]);
+  std::uint32_t head = RingWord::head(packed);
+  std::uint32_t size = RingWord::size(packed);
+  const std::uint32_t capacity = RingWord::capacity(packed);
+  const Units gone = words[3];
+  if ((packed & RingWord::kInstantsOnly) == 0 || size == 0 || gone > core::kMaxLogged / 2) [[unlikely]]
+    return false;
+  auto* const ring = reinterpret_cast<Nanos*>(words[1]);
+  const auto index = [&](std::uint32_t i) { return head + i < capacity ? head + i : head + i - capacity; };
+  const Nanos newest = ring[index(size - 1)];
+  const Nanos at = std::max(std::max(now, Nanos{words[0]} - n.window), newest);
+
+  // How many leave is chance, so they are counted without a branch on each.
+  std::uint32_t leaving = 0;
+  for (std::uint32_t i = 0; i < kMostLeaving; ++i) {
+    const Nanos instant = ring[index(i < size ? i : size - 1)];
+    leaving += instant + n.window <= at ? 1 : 0;
+  }
+  if (leaving == kMostLeaving || leaving >= size) [[unlikely]]
+    return false;
+  head = index(leaving);
+  size -= leaving;
+  if (size >= n.most) {
+    if (size > n.most) return false;
+    answer.wait = ring[head] + n.window - now;
+    answer.remaining = 0;
+    answer.reset_after = newest + n.window - now;
+    answer.burst = false;
+    return true;
+  }
+  if (size == capacity) return false;
+  ring[index(size)] = at;
+  ++size;
+  words[0] = (at + n.window).count();
+  words[2] = static_cast<Word>((packed & ~(RingWord::kIndexMask | (RingWord::kIndexMask << RingWord::kIndexBits))) |
+                               head | (std::uint64_t{size} << RingWord::kIndexBits));
+  words[3] = gone + leaving;
+  const Units room = n.most - size;
+  answer.wait = Nanos{0};
+  answer.remaining = room > n.burst ? room - n.burst : 0;
+  answer.reset_after = at + n.window - now;
+  answer.burst = room < n.burst;
+  return true;
+}
+
+// Takes the last charge_instant() back, but for the word that says when the cell is idle. What had left the window when
+// it was charged stays gone, which no later judgement can tell.
+inline void drop_newest(Word* words) noexcept {
+  words[2] -= static_cast<Word>(std::uint64_t{1} << RingWord::kIndexBits);
 }
 
 // No count of units that is carried over becomes larger.

@@ -1,7 +1,8 @@
 // An open-addressing table of cells in buckets of four that lie on whole cache lines.
 //
-// A table is one shard's: small, so that growing it is a short pause for few. It grows by a seventh and stays between
-// 74 and 85 per cent full, and gives memory back when it has emptied. Not safe for concurrent use; the shard's lock is.
+// A table is one shard's: small, so that growing it is a short pause for few. It grows by a fourteenth and stays
+// between 79 and 85 per cent full, and gives memory back when it has emptied. Not safe for concurrent use; the shard's
+// lock is.
 #pragma once
 
 #include <sys/mman.h>
@@ -37,13 +38,22 @@ class CellTable {
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
   [[nodiscard]] std::uint32_t bucket_count() const noexcept { return count_.load(std::memory_order_relaxed); }
 
-  // May be called without the lock: a stale answer only warms the wrong line.
-  void prefetch(std::uint64_t low) const noexcept {
-    const std::uint32_t count = bucket_count();
-    if (count == 0) return;
-    const char* bucket = reinterpret_cast<const char*>(buckets() + home(low, count));
-    for (std::size_t line = 0; line < sizeof(Bucket); line += 64) __builtin_prefetch(bucket + line, 1);
+  // Where the buckets are and how many. May be read without the lock, but is then good only to fetch memory ahead, and
+  // to be compared with what holds() under the lock.
+  struct Extent {
+    Bucket* buckets;
+    std::uint32_t count;
+    [[nodiscard]] Bucket* home_of(std::uint64_t low) const noexcept { return buckets + home(low, count); }
+    void prefetch(std::uint64_t low) const noexcept {
+      const char* bucket = reinterpret_cast<const char*>(home_of(low));
+      for (std::size_t line = 0; line < sizeof(Bucket); line += 64) __builtin_prefetch(bucket + line, 1);
+    }
+  };
+  [[nodiscard]] Extent extent() const noexcept { return {buckets(), bucket_count()}; }
+  [[nodiscard]] bool holds(const Extent& seen) const noexcept {
+    return buckets() == seen.buckets && bucket_count() == seen.count && seen.count != 0;
   }
+  void prefetch(std::uint64_t low) const noexcept { extent().prefetch(low); }
 
   [[nodiscard]] Entry* find(std::uint64_t low, std::uint64_t identity) const noexcept {
     const std::uint32_t count = bucket_count();
@@ -60,6 +70,14 @@ class CellTable {
       }
       if (cells[kSlots - 1].high == 0) return nullptr;
     }
+  }
+  // The same without a loop, for a cell that stands in its first bucket: nullptr may also mean that it does not.
+  [[nodiscard]] static Entry* find_at_home(Bucket& bucket, std::uint64_t low, std::uint64_t identity) noexcept {
+    Entry* cell = bucket.cells;
+    for (std::uint32_t slot = 1; slot < kSlots; ++slot) {
+      if (bucket.cells[slot].low == low) cell = bucket.cells + slot;
+    }
+    return cell->low == low && ((cell->high ^ identity) & Tag::kIdentity) == 0 ? cell : nullptr;
   }
 
   // A new cell, all words zero. nullptr: no memory. REQUIRES: find() found none.
@@ -184,7 +202,7 @@ class CellTable {
     std::uint32_t cursor = 0;
     sweep(cursor, bucket_count(), idle_before, on_drop);
     if (bucket_count() > 0 && !over(size_ + 1, bucket_count(), 75)) return true;
-    return rebuild(bucket_count() + bucket_count() / 7 + 1);
+    return rebuild(bucket_count() + bucket_count() / 14 + 1);
   }
 
   void shrink() noexcept {

@@ -12,10 +12,11 @@ namespace {
 using core::CompiledLimit;
 using core::Outcome;
 
-constexpr std::size_t kMaxShards = 512;
+constexpr std::size_t kMaxShards = 4096;
 constexpr std::size_t kCellsPerShard = 256;     // below this many cells per shard, at the cap, fewer shards do
 constexpr std::uint32_t kBucketsPerInsert = 2;  // swept with each new key
 constexpr std::uint32_t kBucketsAtCap = 16;     // searched for room at the cap
+constexpr std::size_t kFewCells = 8192;         // with their shards, within most cores' own cache
 
 // The instant by which this limit goes.
 Nanos time_for(const CompiledLimit& limit, const Ask& ask) noexcept {
@@ -26,7 +27,7 @@ Nanos idle_before(const Ask& ask) noexcept { return std::min(ask.now, ask.wall);
 }  // namespace
 
 MemoryStore::MemoryStore(const MemoryStoreOptions& options)
-    : seed_(options.seed), max_cells_(options.max_cells), at_cap_(options.at_cap) {
+    : hasher_(options.seed), max_cells_(options.max_cells), at_cap_(options.at_cap) {
   const std::size_t shards = std::clamp<std::size_t>(std::bit_ceil(options.max_cells / kCellsPerShard), 1, kMaxShards);
   shard_mask_ = shards - 1;
   shards_ = std::make_unique<Shard[]>(shards);
@@ -46,25 +47,121 @@ Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std:
     return applied;
   }
 
+  // Locked in the order of their addresses, each once, so that no two plans wait for one another.
   std::array<Shard*, kMaxCharges> shards;
-  for (std::size_t i = 0; i < charges.size(); ++i) shards[i] = &shard_of(charges[i].key);
-  const auto end = shards.begin() + static_cast<std::ptrdiff_t>(charges.size());
-  std::sort(shards.begin(), end);
-  const auto last = std::unique(shards.begin(), end);
-  for (auto shard = shards.begin(); shard != last; ++shard) (*shard)->lock.lock();
-  const Applied applied = apply_locked(charges, ask, outcomes);
-  for (auto shard = shards.begin(); shard != last; ++shard) (*shard)->lock.unlock();
+  std::size_t count = 0;
+  for (const Charge& charge : charges) {
+    Shard* shard = &shard_of(charge.key);
+    prefetch_cell(*shard, charge.key, charge.limit->strategy());
+    std::size_t at = count;
+    while (at > 0 && shards[at - 1] >= shard) --at;
+    if (at < count && shards[at] == shard) continue;
+    for (std::size_t i = count++; i > at; --i) shards[i] = shards[i - 1];
+    shards[at] = shard;
+  }
+  for (std::size_t i = 0; i < count; ++i) shards[i]->lock.lock();
+  Applied applied;
+  if (!try_plan(charges, ask, outcomes)) applied = apply_locked(charges, ask, outcomes);
+  for (std::size_t i = 0; i < count; ++i) shards[i]->lock.unlock();
   return applied;
+}
+
+[[gnu::always_inline]] inline bool MemoryStore::charge_quickly(const Charge& charge, const CompiledLimit& limit,
+                                                               const Place& place, const Ask& ask, Outcome& outcome,
+                                                               Undo& undo) noexcept {
+  Word* words = place.words;
+  undo.place = place;
+  undo.first = words[0];
+  switch (limit.strategy) {
+    case Strategy::kTokenBucket:
+      if (limit.numbers.bucket.den == 1) {
+        const auto step = core::token_bucket_whole(load_bucket(words), limit.numbers.bucket, charge.cost, ask.now);
+        undo.kind = Undo::Kind::kFirstWord;
+        if (step.outcome.fits()) words[0] = step.next.full_at.count();
+        outcome.wait = step.outcome.wait;
+        outcome.delay = Nanos{0};
+        outcome.reset_after = step.outcome.reset_after;
+        outcome.remaining = step.outcome.remaining;
+        outcome.burst = step.outcome.burst;
+        return true;
+      }
+      break;
+    case Strategy::kSlidingWindow: {
+      ShortAnswer answer;
+      if (charge.cost != 1 || place.ahead() || !charge_instant(limit.numbers.log, words, ask.now, answer)) return false;
+      undo.kind = Undo::Kind::kNewest;
+      outcome.wait = answer.wait;
+      outcome.delay = Nanos{0};
+      outcome.reset_after = answer.reset_after;
+      outcome.remaining = answer.remaining;
+      outcome.burst = answer.burst;
+      return true;
+    }
+    case Strategy::kConcurrency:
+    case Strategy::kLeakyBucket: return false;
+    default: break;
+  }
+  undo.kind = Undo::Kind::kAll;
+  undo.high = *place.high;
+  undo.second = words[1];
+  if (words_of(limit.strategy) == 4) {
+    undo.third = words[2];
+    undo.fourth = words[3];
+  }
+  bool ahead = place.ahead();
+  bool no_memory = false;
+  outcome = charge_if_fits(limit, words, ahead, charge.cost, time_for(limit, ask), ask.lease, no_memory);
+  *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
+  return true;
+}
+
+bool MemoryStore::try_plan(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes) noexcept {
+  constexpr std::size_t kMost = 8;
+  if (charges.size() > kMost || ask.effect == Effect::kNone || records_ != nullptr) return false;
+  std::array<Undo, kMost> undo;
+  std::size_t done = 0;
+  std::uint32_t taken = 0;  // bit i: the i-th was charged
+  for (; done < charges.size(); ++done) {
+    const Charge& charge = charges[done];
+    const std::uint32_t generation = charge.limit->generation();
+    const CompiledLimit& limit = charge.limit->entry(generation).limit;
+    const Place place = find(shard_of(charge.key), charge.key, limit.strategy);
+    if (place.words == nullptr || Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) break;
+    if (charge.cost <= 0 || charge.cost > limit.most) break;
+    Outcome& outcome = outcomes[done];
+    if (!charge_quickly(charge, limit, place, ask, outcome, undo[done])) break;
+    outcome.limit = limit.limit;
+    if (outcome.fits()) {
+      taken |= 1U << done;
+    } else if (!charge.soft) {
+      break;
+    }
+  }
+  if (done == charges.size()) {
+    Shard& first = shard_of(charges[0].key);
+    if (charges[0].counted) ++first.acquired;
+    return true;
+  }
+  while (done-- > 0) {
+    if ((taken >> done & 1) == 0) continue;
+    const Undo& back = undo[done];
+    back.place.words[0] = back.first;
+    if (back.kind == Undo::Kind::kNewest) drop_newest(back.place.words);
+    if (back.kind != Undo::Kind::kAll) continue;
+    *back.place.high = back.high;
+    back.place.words[1] = back.second;
+    if (words_of(charges[done].limit->strategy()) == 4) {
+      back.place.words[2] = back.third;
+      back.place.words[3] = back.fourth;
+    }
+  }
+  return false;
 }
 
 Outcome MemoryStore::try_one(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now, LeaseId lease,
                              bool& done) noexcept {
   Shard& shard = shard_of(key);
-  if (words_of(live.strategy()) == 2) {
-    shard.small.prefetch(key.low);
-  } else {
-    shard.large.prefetch(key.low);
-  }
+  prefetch_cell(shard, key, live.strategy());
   done = false;
   const std::lock_guard guard(shard.lock);
   const std::uint32_t generation = live.generation();
@@ -89,14 +186,10 @@ Outcome MemoryStore::charge_one(Shard& shard, const Place& place, const Compiled
 }
 
 void MemoryStore::prefetch(std::span<const base::Hash128> keys, Strategy strategy) const noexcept {
+  // What few cells there are is in the cache already.
+  if (cells_.load(std::memory_order_relaxed) < kFewCells) return;
   for (const base::Hash128& key : keys) __builtin_prefetch(&shard_of(key), 1);
-  for (const base::Hash128& key : keys) {
-    if (words_of(strategy) == 2) {
-      shard_of(key).small.prefetch(key.low);
-    } else {
-      shard_of(key).large.prefetch(key.low);
-    }
-  }
+  for (const base::Hash128& key : keys) prefetch_cell(shard_of(key), key, strategy);
 }
 
 Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& ask,
@@ -322,16 +415,6 @@ bool MemoryStore::charge_place(const Charge& charge, const Place& place, std::ui
   const bool charged = store::charge(limit, place.words, ahead, charge.cost, now + wait, wait > Nanos{0}, ask.lease);
   *place.high = Tag::with(*place.high, ahead, generation);
   return charged;
-}
-
-MemoryStore::Place MemoryStore::find(Shard& shard, const base::Hash128& key, Strategy strategy) const noexcept {
-  const std::uint64_t identity = Tag::identity(key.high, strategy);
-  if (words_of(strategy) == 2) {
-    auto* cell = shard.small.find(key.low, identity);
-    return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
-  }
-  auto* cell = shard.large.find(key.low, identity);
-  return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
 }
 
 MemoryStore::Place MemoryStore::insert(Shard& shard, const Charge& charge, Strategy strategy,

@@ -34,15 +34,6 @@ struct KeyRecord {
   std::uint64_t throttled = 0;
 };
 
-// What try_bucket() answers; kept apart from Decision so that it lives in registers.
-struct BucketAnswer {
-  Units limit;
-  Units remaining;
-  Nanos wait;
-  Nanos reset_after;
-  bool burst;
-};
-
 class MemoryStore {
  public:
   explicit MemoryStore(const MemoryStoreOptions& options);
@@ -50,13 +41,17 @@ class MemoryStore {
   MemoryStore(const MemoryStore&) = delete;
   MemoryStore& operator=(const MemoryStore&) = delete;
 
-  [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
-  [[nodiscard]] base::Hash128 hash(std::string_view key) const noexcept { return base::hash128(key, seed_); }
+  [[nodiscard]] base::Hash128 hash(std::string_view key) const noexcept { return hasher_(key); }
+  [[nodiscard]] const base::Hasher& hasher() const noexcept { return hasher_; }
 
-  // The one case that must be fast, without building a plan: a single token bucket that exists and is up to date.
-  // False: nothing was done, go the usual way. REQUIRES: `live` is a token bucket, and keys are not tracked.
-  [[nodiscard]] bool try_bucket(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now,
-                                BucketAnswer& answer) noexcept;
+  // The cases that must be fast, without building a plan: a single token bucket or sliding window that exists and is up
+  // to date. False: nothing was done, go the usual way. kHasty also gives up where the lock is taken or the cell not in
+  // its first bucket: it calls nothing, so that its caller has few registers to save.
+  // REQUIRES: `live` is of this strategy, and keys are not tracked.
+  enum class Pace : std::uint8_t { kHasty, kPatient };
+  template <Strategy kStrategy, Pace kPace>
+  [[nodiscard]] bool try_short(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now,
+                               ShortAnswer& answer) noexcept;
 
   // The same for any strategy, a little slower. `now` is by the clock that the limit follows.
   // `done` is false where nothing was done: go the usual way. REQUIRES: keys are not tracked.
@@ -117,15 +112,39 @@ class MemoryStore {
 
   // Where a charge's cell is, or nullptr.
   struct Place {
-    Word* words = nullptr;
-    std::uint64_t* high = nullptr;
+    Word* words;
+    std::uint64_t* high;
     [[nodiscard]] bool ahead() const noexcept { return (*high & Tag::kAhead) != 0; }
   };
 
   [[nodiscard]] Shard& shard_of(const base::Hash128& key) const noexcept { return shards_[key.low & shard_mask_]; }
+  static void prefetch_cell(const Shard& shard, const base::Hash128& key, Strategy strategy) noexcept {
+    if (words_of(strategy) == 2) {
+      shard.small.prefetch(key.low);
+    } else {
+      shard.large.prefetch(key.low);
+    }
+  }
   [[nodiscard]] core::Outcome charge_one(Shard& shard, const Place& place, const core::CompiledLimit& limit, Units cost,
                                          Nanos now, LeaseId lease, bool& done) noexcept;
   Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
+  // The usual case: every cell exists, is up to date, and has room. Charges one after the other, and takes all of it
+  // back if one does not fit. False: nothing was done, go the long way.
+  [[nodiscard]] bool try_plan(std::span<const Charge> charges, const Ask& ask,
+                              std::span<core::Outcome> outcomes) noexcept;
+  // How to take one charge back.
+  struct Undo {
+    enum class Kind : std::uint8_t { kFirstWord, kNewest, kAll };  // what was changed; kNewest: and the ring
+    Place place;
+    Word first;  // the cell as it was
+    Word second;
+    Word third;
+    Word fourth;
+    std::uint64_t high;
+    Kind kind;
+  };
+  [[nodiscard]] static bool charge_quickly(const Charge& charge, const core::CompiledLimit& limit, const Place& place,
+                                           const Ask& ask, core::Outcome& outcome, Undo& undo) noexcept;
   [[nodiscard]] core::Outcome judge_cell(const Charge& charge, const Place& place, std::uint32_t generation,
                                          const Ask& ask, Units cost) noexcept;
   [[nodiscard]] bool charge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Nanos wait) noexcept;
@@ -180,7 +199,7 @@ class MemoryStore {
   // Waits until every call that may have read something before has left the store.
   void quiesce() const noexcept;
 
-  std::uint64_t seed_;
+  base::Hasher hasher_;
   std::size_t max_cells_;
   AtCap at_cap_;
   std::uint64_t shard_mask_;
@@ -193,32 +212,74 @@ class MemoryStore {
   std::atomic<std::size_t> maintained_{0};  // the shard where maintain() goes on
 };
 
-[[gnu::always_inline]] inline bool MemoryStore::try_bucket(base::Hash128 key, const LiveLimit& live, Units cost,
-                                                           Nanos now, BucketAnswer& answer) noexcept {
+inline MemoryStore::Place MemoryStore::find(Shard& shard, const base::Hash128& key, Strategy strategy) const noexcept {
+  const std::uint64_t identity = Tag::identity(key.high, strategy);
+  if (words_of(strategy) == 2) {
+    auto* cell = shard.small.find(key.low, identity);
+    return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
+  }
+  auto* cell = shard.large.find(key.low, identity);
+  return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
+}
+
+template <Strategy kStrategy, MemoryStore::Pace kPace>
+[[gnu::always_inline]] inline bool MemoryStore::try_short(base::Hash128 key, const LiveLimit& live, Units cost,
+                                                          Nanos now, ShortAnswer& answer) noexcept {
+  using Table = CellTable<words_of(kStrategy)>;
   Shard& shard = shard_of(key);
-  shard.small.prefetch(key.low);  // taking the lock waits for all earlier stores: fetch the cell meanwhile
-  const std::lock_guard guard(shard.lock);
+  const Table& table = [&]() -> const Table& {
+    if constexpr (words_of(kStrategy) == 2) {
+      return shard.small;
+    } else {
+      return shard.large;
+    }
+  }();
+  // Taking the lock waits for all earlier stores: find and fetch the bucket meanwhile.
+  const auto seen = table.extent();
+  seen.prefetch(key.low);
+  if constexpr (kPace == Pace::kPatient) {
+    shard.lock.lock();
+  } else if (!shard.lock.try_lock()) [[unlikely]] {
+    return false;
+  }
+  const std::lock_guard guard(shard.lock, std::adopt_lock);
   const std::uint32_t generation = live.generation();
   const core::CompiledLimit& limit = live.entry(generation).limit;
-  auto* cell = shard.small.find(key.low, Tag::identity(key.high, Strategy::kTokenBucket));
+  const std::uint64_t identity = Tag::identity(key.high, kStrategy);
+  auto* cell = table.holds(seen) ? Table::find_at_home(*seen.home_of(key.low), key.low, identity) : nullptr;
+  if (kPace == Pace::kPatient && cell == nullptr) [[unlikely]]
+    cell = table.find(key.low, identity);
   if (cell == nullptr || Tag::generation(cell->high) != (generation & Tag::kGenerationMask)) [[unlikely]]
     return false;
-  if (cost <= 0 || cost > limit.most || limit.numbers.bucket.den != 1) [[unlikely]]
-    return false;
-  const std::uint64_t calls = shard.acquired + shard.throttled;
-  if (calls % kCallsPerSweep == kCallsPerSweep - 1) [[unlikely]]
+  const bool passing = (shard.acquired + shard.throttled) % kCallsPerSweep == kCallsPerSweep - 1;
+  if (kPace == Pace::kHasty && passing) [[unlikely]]
     return false;
 
-  const auto step = core::token_bucket_whole(load_bucket(cell->words), limit.numbers.bucket, cost, now);
-  const bool fits = step.outcome.fits();
-  cell->words[0] = fits ? step.next.full_at.count() : cell->words[0];
-  shard.acquired += fits ? 1 : 0;
-  shard.throttled += fits ? 0 : 1;
+  if constexpr (kStrategy == Strategy::kTokenBucket) {
+    const bool fits_ever = static_cast<std::uint64_t>(cost) - 1 < static_cast<std::uint64_t>(limit.most);
+    if (!fits_ever || limit.numbers.bucket.den != 1) [[unlikely]]
+      return false;
+    const auto step = core::token_bucket_whole(load_bucket(cell->words), limit.numbers.bucket, cost, now);
+    if (step.outcome.fits()) [[likely]]
+      cell->words[0] = step.next.full_at.count();
+    answer.remaining = step.outcome.remaining;
+    answer.wait = step.outcome.wait;
+    answer.reset_after = step.outcome.reset_after;
+    answer.burst = step.outcome.burst;
+  } else {
+    static_assert(kStrategy == Strategy::kSlidingWindow);
+    if (cost != 1 || (cell->high & Tag::kAhead) != 0) [[unlikely]]
+      return false;
+    if (!charge_instant(limit.numbers.log, cell->words, now, answer)) [[unlikely]]
+      return false;
+  }
   answer.limit = limit.limit;
-  answer.remaining = step.outcome.remaining;
-  answer.wait = step.outcome.wait;
-  answer.reset_after = step.outcome.reset_after;
-  answer.burst = step.outcome.burst;
+  if (answer.wait == Nanos{0}) [[likely]] {
+    ++shard.acquired;
+  } else {
+    ++shard.throttled;
+  }
+  if (kPace == Pace::kPatient && passing) sweep(shard, 1, now);
   return true;
 }
 

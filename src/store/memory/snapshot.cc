@@ -1,6 +1,6 @@
 // The snapshot file, all integers little endian:
 //
-//   "HGCELLS\n"  u32 version (1)  u32 zero  u64 seed  i64 now  u64 meta length  meta  u64 shards
+//   "HGCELLS\n"  u32 version (2)  u32 zero  u64 seed  i64 now  u64 meta length  meta  u64 shards
 //   per shard: u64 cells; per cell: u64 low, u64 high (see Tag), and by strategy
 //     sliding_window: i64 idle at, i64 units gone, u64 runs, per run i64 at, i64 total
 //     concurrency:    i64 idle at, u64 holds, per hold u64 lease, i64 expires at, i64 units
@@ -33,7 +33,7 @@ using core::Run;
 using core::RunLog;
 
 constexpr std::string_view kMagic = "HGCELLS\n";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;  // 1: keys were hashed otherwise
 constexpr std::size_t kChecksumSize = 16;
 constexpr std::size_t kLeastSize = 64;  // of the header and the sum: an empty store's file without meta data
 constexpr std::uint64_t kMaxMeta = 1 << 20;
@@ -339,7 +339,7 @@ Result<void> MemoryStore::save(const std::string& path, std::string_view meta, N
   out.put_bytes(kMagic);
   out.put(kVersion);
   out.put(std::uint32_t{0});
-  out.put(seed_);
+  out.put(hasher_.seed());
   out.put(static_cast<std::int64_t>(now.count()));
   out.put(std::uint64_t{meta.size()});
   out.put_bytes(meta);
@@ -375,7 +375,7 @@ Result<std::size_t> MemoryStore::restore(const std::string& path, Nanos now, con
   Reader header(body.substr(kMagic.size()));
   const auto version = header.get<std::uint32_t>();
   if (version != kVersion) {
-    return corrupt(path, "its version must be 1, got " + std::to_string(version));
+    return corrupt(path, "its version must be 2, got " + std::to_string(version));
   }
   const XXH128_hash_t sum = XXH3_128bits(body.data(), body.size());
   Reader tail(std::string_view(bytes).substr(body.size()));
@@ -410,7 +410,7 @@ Result<std::size_t> MemoryStore::restore(const std::string& path, Nanos now, con
     return Error{accepted.error().code, path + ": " + accepted.error().message};
   }
 
-  seed_ = seed;
+  hasher_ = base::Hasher(seed);
   walk(header, [&](const SavedCell& cell) {
     if (cell.words[0] < now.count()) return;  // idle by now
     Shard& shard = shards_[cell.low & shard_mask_];

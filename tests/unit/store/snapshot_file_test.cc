@@ -133,7 +133,7 @@ TEST_F(SnapshotFile, WithAnyByteAlteredIsRefused) {
       if (at < 8) {
         ASSERT_EQ(message, unusable("it was written by something else"));
       } else if (at < 12) {
-        ASSERT_TRUE(message.starts_with(unusable("its version must be 1, got "))) << message;
+        ASSERT_TRUE(message.starts_with(unusable("its version must be 2, got "))) << message;
       } else {
         ASSERT_EQ(message, unusable("its checksum does not match: it is torn or was altered"));
       }
@@ -151,8 +151,8 @@ TEST_F(SnapshotFile, OfSomethingElseIsRefused) {
 
 TEST_F(SnapshotFile, OfAnotherVersionIsRefusedByName) {
   std::string bytes = saved();
-  bytes[8] = 2;
-  EXPECT_EQ(refusal(sign(bytes)), unusable("its version must be 1, got 2"));
+  bytes[8] = 1;
+  EXPECT_EQ(refusal(sign(bytes)), unusable("its version must be 2, got 1"));
 }
 
 TEST_F(SnapshotFile, ThatIsMissingIsNotRead) {

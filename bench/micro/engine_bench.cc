@@ -1,0 +1,210 @@
+// What a check costs through the engine, beside one try_acquire of the library, in one run.
+//
+// Rounds alternate between the contenders, so that whatever the machine does meets all of them; a figure is the median
+// over all rounds. Prints Markdown. Usage: headgate_bench_engine [--quick]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "headgate/limiter.h"
+#include "micro/allocation_count.h"
+#include "policy/reader.h"
+
+namespace headgate::bench {
+namespace {
+
+using namespace std::chrono_literals;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr Nanos kStart = 1'700'000'000s;
+constexpr Nanos kTick = 20us;  // virtual time between two checks
+
+// Three policies match the check; the others are for other agents, operations, tenants and models.
+policy::Document document(std::size_t policies) {
+  std::string yaml = R"(
+policies:
+  - {id: everyone, key: [], limit: {strategy: token_bucket, capacity: 1000000000, refill_rate: 2000000}}
+  - {id: agents, key: [agent, session], limit: {strategy: sliding_window, limit: 60, window: 1ms}}
+  - id: components
+    match: {agents: [agent-1], operations: [CREATE_COMPONENT, "component.*"], contexts: [UI_DEVELOPMENT]}
+    key: [agent, operation]
+    limit: {strategy: token_bucket, capacity: 1000000000, refill_rate: 2000000}
+)";
+  for (std::size_t i = 3; i < policies; ++i) {
+    switch (i % 4) {
+      case 0:
+        yaml += fmt::format(
+            "  - {{id: p{0}, match: {{agents: [other-{0}], operations: [CREATE_COMPONENT]}}, limit: 10/1s}}\n", i);
+        break;
+      case 1: yaml += fmt::format("  - {{id: p{0}, match: {{operations: [\"op{0}.*\"]}}, limit: 10/1s}}\n", i); break;
+      case 2:
+        yaml += fmt::format("  - {{id: p{0}, match: {{tenants: [tenant-{0}]}}, key: [tenant], limit: 10/1s}}\n", i);
+        break;
+      default: yaml += fmt::format("  - {{id: p{0}, match: {{attributes: {{model: m{0}}}}}, limit: 10/1s}}\n", i);
+    }
+  }
+  policy::ReadResult read = policy::read_text(yaml, "bench.yaml");
+  if (!read.ok()) {
+    fmt::print(stderr, "{}\n", read.problems.front().text());
+    std::exit(1);
+  }
+  return std::move(read.document);
+}
+
+Check the_check() {
+  static constexpr std::array<Attribute, 1> kAttributes{{{"componentType", "Button"}}};
+  Check check;
+  check.agent = "agent-1";
+  check.session = "session-1";
+  check.operation = "CREATE_COMPONENT";
+  check.tenant = "tenant";
+  check.context = "UI_DEVELOPMENT";
+  check.attributes = kAttributes;
+  return check;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Contender {
+  std::string name;
+  std::function<void(std::size_t calls)> run;
+  std::vector<double> nanos{};  // per call, by round
+  std::uint64_t allocations = 0;
+};
+
+void measure(Contender& contender, std::size_t calls) {
+  const std::uint64_t before = allocations();
+  const auto start = SteadyClock::now();
+  contender.run(calls);
+  const Nanos took = SteadyClock::now() - start;
+  contender.allocations += allocations() - before;
+  contender.nanos.push_back(static_cast<double>(took.count()) / static_cast<double>(calls));
+}
+
+class EngineContender {
+ public:
+  explicit EngineContender(std::size_t policies) : engine_({.clock = &clock_}) {
+    if (!engine_.load(document(policies))) std::exit(1);
+    if (engine_.check_at(now_, the_check()).judged.size() != 3) {
+      fmt::print(stderr, "three policies should match\n");
+      std::exit(1);
+    }
+  }
+  void operator()(std::size_t calls) {
+    const Check check = the_check();
+    for (std::size_t i = 0; i < calls; ++i) {
+      now_ += kTick;
+      const engine::CheckDecision decision = engine_.check_at(now_, check);
+      if (!decision.allowed) denied_++;
+    }
+    if (denied_ > 0) {
+      fmt::print(stderr, "{} checks were denied; none should be\n", denied_);
+      std::exit(1);
+    }
+  }
+  engine::Engine& engine() { return engine_; }
+
+ private:
+  ManualClock clock_{kStart};
+  engine::Engine engine_;
+  Nanos now_ = kStart;
+  std::size_t denied_ = 0;
+};
+
+// How long checks take, while policies are replaced beside them.
+std::array<std::uint64_t, 9> reload_histogram(std::chrono::milliseconds for_how_long, double& longest_us,
+                                              std::size_t& reloads) {
+  const policy::Document documents[] = {document(10'000), document(9'999)};
+  engine::Engine engine;
+  (void)engine.load(documents[0]);
+  std::atomic<bool> stop{false};
+  std::thread reloader([&] {
+    const auto end = SteadyClock::now() + for_how_long;
+    while (SteadyClock::now() < end) {
+      (void)engine.load(documents[++reloads % 2]);
+    }
+    stop = true;
+  });
+  std::array<std::uint64_t, 9> histogram{};  // below 1, 4, 16, ... microseconds; the last: anything longer
+  const Check check = the_check();
+  longest_us = 0;
+  while (!stop) {
+    const auto start = SteadyClock::now();
+    const engine::CheckDecision decision = engine.check(check);
+    const double us = static_cast<double>(Nanos(SteadyClock::now() - start).count()) / 1e3;
+    longest_us = std::max(longest_us, us);
+    std::size_t bucket = 0;
+    for (double bound = 1; us >= bound && bucket + 1 < histogram.size(); bound *= 4) ++bucket;
+    ++histogram[bucket];
+  }
+  reloader.join();
+  return histogram;
+}
+
+void run(bool quick) {
+  const int rounds = quick ? 7 : 31;
+  const std::size_t calls = quick ? 200'000 : 1'000'000;
+
+  const auto limiter = MemoryLimiter::make(Options().limit(*Limit::token_bucket({1'000'000'000, {2'000'000, 1s}, 0})));
+  Nanos limiter_now = kStart;
+  EngineContender hundred(100);
+  EngineContender ten_thousand(10'000);
+  std::vector<Contender> contenders;
+  contenders.push_back({"library, one hot try_acquire", [&](std::size_t n) {
+                          for (std::size_t i = 0; i < n; ++i) {
+                            limiter_now += kTick;
+                            if (!(*limiter)->try_acquire_at(limiter_now, "agent-1:session-1:key", 1)) std::exit(1);
+                          }
+                        }});
+  contenders.push_back({"engine, 3 of 100 policies match", std::ref(hundred)});
+  contenders.push_back({"engine, 3 of 10,000 policies match", std::ref(ten_thousand)});
+  for (Contender& contender : contenders) contender.run(calls / 10);
+  for (int round = 0; round < rounds; ++round) {
+    for (Contender& contender : contenders) measure(contender, calls);
+  }
+
+  fmt::print("| | ns per call | to one try_acquire | allocations |\n|---|---|---|---|\n");
+  const double base = median(contenders[0].nanos);
+  for (const Contender& contender : contenders) {
+    const double ns = median(contender.nanos);
+    fmt::print("| {} | {:.1f} | {:.2f}x | {} |\n", contender.name, ns, ns / base, contender.allocations);
+  }
+  const double three = median(contenders[1].nanos);
+  const double many = median(contenders[2].nanos);
+  fmt::print("\n- three of 100 policies: {:.2f}x one hot try_acquire (goal: at most 6x): {}\n", three / base,
+             three / base <= 6 ? "met" : "NOT met");
+  fmt::print("- with 10,000 policies: {:.2f}x that (goal: at most 1.3x): {}\n", many / three,
+             many / three <= 1.3 ? "met" : "NOT met");
+  fmt::print(
+      "- simulated checks a second through three policies, without reading a trace: {:.2f} million (goal: 1 million): "
+      "{}\n",
+      1e3 / three, three <= 1000 ? "met" : "NOT met");
+
+  double longest = 0;
+  std::size_t reloads = 0;
+  const auto histogram = reload_histogram(quick ? 2'000ms : 10'000ms, longest, reloads);
+  static constexpr std::array kLabels{"< 1 us", "< 4 us", "< 16 us", "< 64 us", "< 256 us",
+                                      "< 1 ms", "< 4 ms", "< 16 ms", "longer"};
+  fmt::print("\nChecks while 10,000 policies were replaced {} times beside them:\n\n| took | checks |\n|---|---|\n",
+             reloads);
+  for (std::size_t i = 0; i < histogram.size(); ++i) fmt::print("| {} | {} |\n", kLabels[i], histogram[i]);
+  fmt::print("\n- longest: {:.0f} us\n", longest);
+}
+
+}  // namespace
+}  // namespace headgate::bench
+
+int main(int argc, char** argv) {
+  const std::string argument = argc > 1 ? argv[1] : "";
+  headgate::bench::run(argument == "--quick");
+}

@@ -1,0 +1,111 @@
+#include "policy/check_fields.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace headgate::policy {
+namespace {
+
+std::string reads(const Value& value) { return std::string(ValueText(value).view()); }
+
+const base::Hasher kHasher(1);
+
+TEST(ValueText, NumbersReadAsPeopleWriteThem) {
+  EXPECT_EQ(reads(3), "3");
+  EXPECT_EQ(reads(3.0), "3");
+  EXPECT_EQ(reads(0.1), "0.1");
+  EXPECT_EQ(reads(-2.5), "-2.5");
+  EXPECT_EQ(reads(-0.0), "0");
+  EXPECT_EQ(reads(true), "true");
+  EXPECT_EQ(reads(false), "false");
+  EXPECT_EQ(reads("3.0"), "3.0") << "text is as it is";
+}
+
+// JSON's 100000 must be the same key as the text "100000", or the kind of a value would be a way around a limit.
+TEST(ValueText, LargeWholeNumbersReadAsTheirDigits) {
+  EXPECT_EQ(reads(100000), "100000");
+  EXPECT_EQ(reads(1'000'000), "1000000");
+  EXPECT_EQ(reads(1e15), "1000000000000000");
+  EXPECT_EQ(reads(-200000), "-200000");
+  EXPECT_EQ(reads(9007199254740991.0), "9007199254740991");
+}
+
+RC_GTEST_PROP(ValueText, AWholeNumberReadsAsItsDigits, ()) {
+  const auto number = *rc::gen::inRange<std::int64_t>(-9007199254740991, 9007199254740991);
+  RC_ASSERT(reads(static_cast<double>(number)) == std::to_string(number));
+  const auto round = (number % 1000) * 100'000;
+  RC_ASSERT(reads(static_cast<double>(round)) == std::to_string(round));
+}
+
+RC_GTEST_PROP(ValueText, AnyNumberIsGivenBack, (double number)) {
+  if (!std::isfinite(number)) return;
+  const std::string text = reads(number);
+  RC_ASSERT(number_of(Value(text)) == std::optional<double>(number));
+}
+
+TEST(ValueText, TheLongestNumbersFit) {
+  EXPECT_EQ(number_of(Value(reads(-std::numeric_limits<double>::min()))), -std::numeric_limits<double>::min());
+  EXPECT_EQ(number_of(Value(reads(std::numeric_limits<double>::max()))), std::numeric_limits<double>::max());
+  EXPECT_EQ(number_of(Value(reads(-1.2345678901234567e-300))), -1.2345678901234567e-300);
+}
+
+TEST(NumberOf, TakesTextOnlyIfAllOfItIsAFiniteNumber) {
+  EXPECT_EQ(number_of(Value("3")), 3);
+  EXPECT_EQ(number_of(Value("-2.5e3")), -2500);
+  EXPECT_FALSE(number_of(Value("3 apples")));
+  EXPECT_FALSE(number_of(Value("")));
+  EXPECT_FALSE(number_of(Value("inf")));
+  EXPECT_FALSE(number_of(Value("nan")));
+  EXPECT_FALSE(number_of(Value(true)));
+}
+
+TEST(Fields, GivesEveryDimensionItsOwnText) {
+  Check check;
+  check.operation = "o";
+  check.agent = "a";
+  check.session = "s";
+  check.user = "u";
+  check.tenant = "t";
+  check.plan = "p";
+  check.channel = "c";
+  check.ip = "i";
+  check.context = "x";
+  check.resource = "r";
+  Fields fields(check, kHasher);
+  fields.set_tier(Tier::kHeavy);
+  const std::pair<Dimension, std::string_view> expected[] = {
+      {Dimension::kAgent, "a"},   {Dimension::kSession, "s"},   {Dimension::kUser, "u"},     {Dimension::kTenant, "t"},
+      {Dimension::kPlan, "p"},    {Dimension::kOperation, "o"}, {Dimension::kTier, "heavy"}, {Dimension::kChannel, "c"},
+      {Dimension::kContext, "x"}, {Dimension::kResource, "r"},  {Dimension::kIp, "i"}};
+  for (const auto& [dimension, text] : expected) {
+    EXPECT_EQ(fields.text(dimension), text) << to_string(dimension);
+    EXPECT_TRUE(fields.hash(dimension) == kHasher(text)) << to_string(dimension);
+    EXPECT_TRUE(fields.hash(dimension) == kHasher(text)) << "a second time";
+  }
+}
+
+TEST(Fields, AttributesOfOneNameCountOnce) {
+  const Attribute attributes[] = {{"x", 1}, {"x", 2}, {"y", "text"}};
+  Check check;
+  check.attributes = attributes;
+  const Fields fields(check, kHasher);
+  ASSERT_NE(fields.attribute("x"), nullptr);
+  EXPECT_EQ(fields.attribute("x")->number, 1);
+  EXPECT_EQ(fields.attribute("z"), nullptr);
+}
+
+TEST(Fields, ValuesThatReadTheSameHashTheSame) {
+  const Check check;
+  const Fields fields(check, kHasher);
+  const Value three(3), exact(3.0), text("3"), other("3.5"), large(100000), large_text("100000");
+  EXPECT_TRUE(fields.hash(&three) == fields.hash(&exact));
+  EXPECT_TRUE(fields.hash(&three) == fields.hash(&text));
+  EXPECT_FALSE(fields.hash(&three) == fields.hash(&other));
+  EXPECT_TRUE(fields.hash(&large) == fields.hash(&large_text));
+}
+
+}  // namespace
+}  // namespace headgate::policy
