@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
 #include <cmath>
+
+#include "engine/check_json.h"
 
 namespace headgate::cli {
 namespace {
@@ -133,16 +133,14 @@ ordered_json policy_json(const policy::Policy& policy) {
 }
 
 std::string number_text(double number) {
-  std::array<char, 64> text;
-  constexpr double kExactBelow = 9e15;
-  const bool whole = number == std::floor(number) && std::abs(number) < kExactBelow;
-  const auto end = whole ? std::to_chars(text.data(), text.data() + text.size(), static_cast<std::int64_t>(number)).ptr
-                         : std::to_chars(text.data(), text.data() + text.size(), number).ptr;
-  return {text.data(), end};
+  std::string text;
+  engine::append_json_number(engine::to_millionths(number), text);
+  return text;
 }
 
 ordered_json number_json(double number) {
   constexpr double kExactBelow = 9e15;
+  number = engine::to_millionths(number);
   if (number == std::floor(number) && std::abs(number) < kExactBelow) return static_cast<std::int64_t>(number);
   return number;
 }

@@ -17,9 +17,9 @@ namespace headgate::cli {
 
 [[nodiscard]] nlohmann::ordered_json policy_json(const policy::Policy& policy);
 
-// 50, 0.03: as few digits as tell it.
+// 50, 0.03: as few digits as tell it to the millionth.
 [[nodiscard]] std::string number_text(double number);
-// 50 rather than 50.0.
+// The same; 50 rather than 50.0.
 [[nodiscard]] nlohmann::ordered_json number_json(double number);
 // 12,345.
 [[nodiscard]] std::string count_text(std::uint64_t count);

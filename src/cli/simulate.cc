@@ -90,12 +90,19 @@ Ink ink_of_share(double share) {
 }
 
 std::string totals_text(const SimulationReport& report, const Terminal& terminal) {
-  std::string text =
-      terminal.paint(count_text(report.checks) + (report.checks == 1 ? " check" : " checks"), Ink::kBold);
-  text += " over " + span_text(report.last - report.first) + ": ";
-  text += terminal.paint(count_text(report.allowed) + " allowed", Ink::kGreen) + ", ";
-  text += terminal.paint(count_text(report.denied) + " denied", report.denied > 0 ? Ink::kRed : Ink::kPlain);
-  text += " (" + percent(report.denied, report.checks) + ")\n";
+  const auto line = [&](const Terminal& on) {
+    return on.paint(count_text(report.checks) + (report.checks == 1 ? " check" : " checks"), Ink::kBold) + " over " +
+           span_text(report.last - report.first) + ": " +
+           on.paint(count_text(report.allowed) + " allowed", Ink::kGreen) + ", " +
+           on.paint(count_text(report.denied) + " denied", report.denied > 0 ? Ink::kRed : Ink::kPlain) + " (" +
+           percent(report.denied, report.checks) + ")";
+  };
+  const std::string plain = line({});
+  std::string text = line(terminal) + "\n";
+  if (plain.size() > static_cast<std::size_t>(terminal.width)) {
+    text.clear();
+    for (const std::string& piece : wrap(plain, terminal.width, 0)) text += piece + "\n";
+  }
   std::vector<std::string> more;
   const auto add = [&](std::uint64_t count, const char* one, const char* many) {
     if (count > 0) more.push_back(count_text(count) + " " + (count == 1 ? one : many));
@@ -106,7 +113,9 @@ std::string totals_text(const SimulationReport& report, const Terminal& terminal
   add(report.escalations, "escalation", "escalations");
   add(report.without_effect, "lease event without effect", "lease events without effect");
   if (more.empty()) return text;
-  for (const std::string& line : wrap(fmt::format("{}", fmt::join(more, ", ")), terminal.width, 0)) text += line + "\n";
+  for (const std::string& piece : wrap(fmt::format("{}", fmt::join(more, ", ")), terminal.width, 0)) {
+    text += piece + "\n";
+  }
   return text;
 }
 

@@ -8,7 +8,7 @@ namespace headgate::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;
-constexpr std::size_t kNarrowest = 6;
+constexpr std::size_t kNarrowest = 3;
 
 constexpr bool continues(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 

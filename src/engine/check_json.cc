@@ -41,9 +41,9 @@ void append_policy_ids(const CheckDecision& decision, std::string& out) {
 std::string warning_text(const Warning& warning, const policy::Policy& policy) {
   if (!policy.message.empty()) return policy.message;
   std::string left;
-  append_json_number(warning.remaining, left);
+  append_json_number(to_millionths(warning.remaining), left);
   left += " of ";
-  append_json_number(warning.capacity, left);
+  append_json_number(to_millionths(warning.capacity), left);
   left += " left";
   const double used = warning.capacity > 0 ? 100 * (1 - warning.remaining / warning.capacity) : 100;
   switch (warning.kind) {
@@ -65,9 +65,9 @@ void append_warnings(const CheckDecision& decision, std::string& out) {
     append_key("kind", out);
     append_json_text(to_string(warning.kind), out);
     append_key("remaining", out);
-    append_json_number(warning.remaining, out);
+    append_json_number(to_millionths(warning.remaining), out);
     append_key("capacity", out);
-    append_json_number(warning.capacity, out);
+    append_json_number(to_millionths(warning.capacity), out);
     append_key("message", out);
     append_json_text(warning_text(warning, policy), out);
     out += '}';
@@ -114,6 +114,12 @@ void append_json_number(double number, std::string& out) {
   out.append(text.data(), end);
 }
 
+double to_millionths(double amount) noexcept {
+  constexpr double kMillion = 1e6;
+  constexpr double kNoisyBelow = 1e9;  // from here on a double has no millionths to be wrong about
+  return std::abs(amount) < kNoisyBelow ? std::round(amount * kMillion) / kMillion : amount;
+}
+
 void append_json(const CheckDecision& decision, std::string& out, const DecisionFormat& format) {
   if (decision.why == Why::kInvalid) {
     out += R"({"error":"invalid_check","message":)";
@@ -145,7 +151,7 @@ void append_json(const CheckDecision& decision, std::string& out, const Decision
   for (const auto& [key, number] : {std::pair{"limit", decision.limit}, {"remaining", decision.remaining}}) {
     append_key(key, out);
     if (limited) {
-      append_json_number(number, out);
+      append_json_number(to_millionths(number), out);
     } else {
       out += "null";
     }

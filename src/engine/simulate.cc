@@ -211,7 +211,7 @@ void Simulation::ask(const TraceStep& step) {
   asking_ = nullptr;
   if (waits != 0) {
     ++totals_.queued;
-    waiting_.emplace(sequence, std::make_unique<Asked>(Asked{step.index, current_.at, OwnedCheck(step.check)}));
+    waiting_.emplace(sequence, std::make_unique<Asked>(Asked{step.index, current_.at, OwnedCheck(step.check), waits}));
   }
   if (++since_maintained_ >= kChecksBetweenMaintenance) {
     since_maintained_ = 0;
@@ -282,6 +282,8 @@ void Simulation::finish() {
     const Nanos next = engine_->poll();
     idle = next > now ? 0 : idle + 1;
     if (next > now && engine_->waiting() > 0) clock_.set(std::min(next, kMaxTime));
+  }
+  while (!waiting_.empty() && engine_->cancel(waiting_.begin()->second->waiting)) {
   }
 }
 

@@ -127,7 +127,7 @@ class Simulation final : private EventSink {
   [[nodiscard]] Result<void> run(TraceReader& trace);
   // One line. Errors are those of events that could never work, without the line's number.
   [[nodiscard]] Result<void> step(const TraceStep& step);
-  // Lets every wait come to its end.
+  // Lets every wait come to its end; one that would outlast time itself (kMaxTime) is cancelled.
   void finish();
   [[nodiscard]] SimulationReport report() const;
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
@@ -136,7 +136,8 @@ class Simulation final : private EventSink {
   struct Asked {
     std::uint64_t index = 0;
     Nanos at{0};
-    OwnedCheck check;  // only of those who wait
+    OwnedCheck check;           // only of those who wait
+    std::uint64_t waiting = 0;  // what cancels it
   };
   struct TextHash {
     using is_transparent = void;  // NOLINT(readability-identifier-naming): the standard's name

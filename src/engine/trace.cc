@@ -275,7 +275,7 @@ Result<void> TraceReader::take_time() {
 Result<bool> TraceReader::next() {
   std::string_view line;
   for (;;) {
-    const Result<bool> read = next_line(line);
+    Result<bool> read = next_line(line);
     if (!read || !*read) {
       ended_ = true;
       begin_ = end_;

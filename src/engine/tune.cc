@@ -191,7 +191,7 @@ void propose(const TuneOptions& options, const std::vector<Units>& peaks, const 
   tuned.at_percentile = static_cast<double>(seen) / scale;
   tuned.most = static_cast<double>(peaks.back()) / scale;
   const double wanted = std::ceil(static_cast<double>(seen) * options.headroom - 1e-6);
-  const auto units = static_cast<Units>(std::clamp(wanted, 1.0, static_cast<double>(kOutOfTheWay / 2)));
+  const auto units = static_cast<Units>(std::clamp(wanted, 1.0, static_cast<double>(kOutOfTheWay >> 1)));
   const Result<Limit> proposed = with_limit(limit, units);
   if (!proposed) {
     tuned.note = proposed.error().message;
