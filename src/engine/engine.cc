@@ -8,6 +8,7 @@
 
 #include "engine/check_problem.h"
 #include "engine/plan.h"
+#include "engine/scaled_limit.h"
 
 namespace headgate::engine {
 
@@ -125,7 +126,8 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const double* amoun
       if (found != state.overrides->end()) own = &found->second;
     }
     if (own != nullptr && own->tiers[static_cast<std::size_t>(*policy.tier)]) {
-      add(*own->tiers[static_cast<std::size_t>(*policy.tier)]);
+      judged.own = &*own->tiers[static_cast<std::size_t>(*policy.tier)];
+      add(*judged.own);
     } else {
       for (const WorkingLimit& limit : working.strands[side.strand].limits) add(limit);
     }
@@ -503,11 +505,12 @@ Explanation Engine::explain(const Check& check) {
     for (std::size_t i = 0; i < judged.count; ++i) {
       const core::Outcome& outcome = explanation.decision.outcomes[judged.first + i];
       Explained::Cell& cell = about.cells.emplace_back();
-      cell.limit = i < strand.limits.size() ? policy::describe(*working.policy, strand.limits[i].numbers->stands)
-                                            : std::string("override");
-      const double unit = i < strand.limits.size() ? strand.limits[i].unit : 1;
-      cell.capacity = static_cast<double>(outcome.limit) * unit;
-      cell.remaining = static_cast<double>(outcome.remaining) * unit;
+      const WorkingLimit& limit = judged.own != nullptr ? *judged.own : strand.limits[i];
+      // Not what the live numbers say: they may change under our eyes.
+      cell.limit =
+          policy::describe(*working.policy, scaled(limit.base, working.policy->adaptive ? state.factor : 1));
+      cell.capacity = static_cast<double>(outcome.limit) * limit.unit;
+      cell.remaining = static_cast<double>(outcome.remaining) * limit.unit;
       cell.reset_after = outcome.reset_after;
       cell.fits = outcome.wait == Nanos{0};
     }
