@@ -205,6 +205,7 @@ Result<Nanos> Engine::renew(std::string_view id, std::string_view owner) {
 
 std::uint64_t Engine::check_async(const Check& check, Done done) {
   const Nanos now = clock_->now();
+  const std::uint64_t kicks = room_.kicks();
   CheckDecision decision;
   judge(now, check, Asker::kMayWait, decision);
   if (!decision.waits || check.peek) {
@@ -230,7 +231,7 @@ std::uint64_t Engine::check_async(const Check& check, Done done) {
     waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
     waiting->priority = check.priority;
     const std::size_t most = decision.state_->rules->rules.document().queue.max_waiting;
-    if (const std::uint64_t id = room_.add(std::move(waiting), most)) return id;
+    if (const std::uint64_t id = room_.add(std::move(waiting), most, kicks)) return id;
     decision.why = Why::kQueueFull;
   }
   after_denial(now, check, decision);
@@ -251,12 +252,15 @@ bool Engine::cancel(std::uint64_t waiting) {
 }
 
 void Engine::serve_lines(Nanos now) {
-  while (const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_first_due(now)) {
+  for (;;) {
+    const std::uint64_t kicks = room_.kicks();
+    const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_first_due(now);
+    if (waiting == nullptr) break;
     CheckDecision decision;
     judge(now, waiting->check.get(), Asker::kFromLine, decision);
     if (decision.waits && waiting->deadline > now) {
       waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
-      room_.put_back(waiting);
+      room_.put_back(waiting, kicks);
       continue;
     }
     if (decision.waits) {

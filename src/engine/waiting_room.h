@@ -41,15 +41,18 @@ class WaitingRoom {
   // Whether somebody of at least this priority waits for that cell.
   [[nodiscard]] bool has_line(const base::Hash128& key, int priority) const;
 
-  // 0: full, and `waiting` is as it was.
-  [[nodiscard]] std::uint64_t add(std::shared_ptr<Waiting> waiting, std::size_t most);
+  // How often kick() was called. Read it before judging; whoever joins a line after a kick that came meanwhile is
+  // tried again at once, so that no room goes unnoticed.
+  [[nodiscard]] std::uint64_t kicks() const noexcept { return kicks_.load(); }
+  // 0: full.
+  [[nodiscard]] std::uint64_t add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks);
   // Whoever is taken must be told, or put back.
   [[nodiscard]] std::shared_ptr<Waiting> take(std::uint64_t id);
   // Somebody whose wait is over by `now`; nullptr: nobody.
   [[nodiscard]] std::shared_ptr<Waiting> take_overdue(Nanos now);
   // The first of a line that is to be tried by now; nullptr: nobody.
   [[nodiscard]] std::shared_ptr<Waiting> take_first_due(Nanos now);
-  void put_back(std::shared_ptr<Waiting> waiting);
+  void put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks);
   [[nodiscard]] std::shared_ptr<Waiting> take_any();
   // Room may have come: every line is tried again.
   void kick();
@@ -73,6 +76,7 @@ class WaitingRoom {
   std::unordered_map<base::Hash128, Line, HashOfHash> lines_;
   std::atomic<std::size_t> size_{0};
   std::uint64_t last_id_ = 0;
+  std::atomic<std::uint64_t> kicks_{0};
 };
 
 }  // namespace headgate::engine
