@@ -15,7 +15,8 @@ bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const s
   lease->id = decision.lease;
   lease->agent = check.agent;
   lease->slot = Leases::slot_of(lease->id);
-  lease->ttl = decision.state_->rules->rules.document().leases.ttl;
+  // Slots alone are held for as long as their limits say, however short holds on cost are.
+  lease->ttl = check.hold ? decision.state_->rules->rules.document().leases.ttl : core::kLongestSpan;
   for (const Judged& judged : decision.judged) {
     const WorkingPolicy& working = decision.working(judged);
     for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
