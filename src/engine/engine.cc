@@ -212,16 +212,21 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
   if (!room_.empty() && asker != Asker::kFromLine && !check.peek) {
     // Whoever lets checks queue keeps newcomers behind those who wait.
     for (const Judged& judged : decision.judged) {
-      if (decision.policy(judged).behavior != policy::Behavior::kQueue || judged.soft) continue;
+      const policy::Policy& policy = decision.policy(judged);
+      if (policy.behavior != policy::Behavior::kQueue || judged.soft) continue;
       for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
         if (!room_.has_line(plan.charges[i].key, check.priority)) continue;
-        store_.apply(plan.charges, {now, decision.wall, Effect::kNone},
-                     {decision.outcomes.data(), plan.charges.size()});
-        deny(decision, Why::kExceeded);
-        decision.decider = static_cast<std::int32_t>(&judged - decision.judged.data());
-        decision.waits = true;
-        decision.line_ = plan.charges[i].key;
-        decision.patience_ = decision.policy(judged).max_wait;
+        const store::Applied looked = store_.apply(plan.charges, {now, decision.wall, Effect::kNone},
+                                                   {decision.outcomes.data(), plan.charges.size()});
+        decide_denied(plan, looked, decision);
+        // What no wait in this line would help is denied as ever.
+        if (decision.decider < 0 || decision.waits) {
+          decision.decider = static_cast<std::int32_t>(&judged - decision.judged.data());
+          decision.waits = true;
+          decision.line_ = plan.charges[i].key;
+          decision.patience_ = policy.max_wait;
+        }
+        if (asker == Asker::kNow || !decision.waits) after_denial(now, check, decision);
         return;
       }
     }
