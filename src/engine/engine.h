@@ -180,6 +180,7 @@ class Engine {
 
   // All below under control_mutex_.
   [[nodiscard]] bool publish_locked();
+  void take_reading_locked(const control::LoadReading& reading, Nanos now);
   void step_controls_locked(Nanos now);
   void change_factor_locked(Nanos now, const std::string& why);
   void rebuild_overrides_locked();

@@ -252,7 +252,10 @@ void Engine::clear_load_report() {
 
 void Engine::observe_load(const control::LoadReading& reading) {
   const std::lock_guard guard(control_mutex_);
-  const Nanos now = clock_->now();
+  take_reading_locked(reading, clock_->now());
+}
+
+void Engine::take_reading_locked(const control::LoadReading& reading, Nanos now) {
   load_ = control::observe(load_, load_settings(rules_->rules.document().adaptive), reading, now);
   step_controls_locked(now);
 }

@@ -292,8 +292,7 @@ Nanos Engine::poll() {
   {
     const std::lock_guard guard(control_mutex_);
     if (load_.load() && now - controls_at_ >= kBetweenSteps) {
-      load_ = control::observe(load_, {}, {}, now);
-      step_controls_locked(now);
+      take_reading_locked({}, now);
     }
   }
   return std::min(leases_.next_expiry(), room_.empty() ? kMaxTime : room_.next_due());
