@@ -89,6 +89,8 @@ Result<void> Engine::load(policy::Document document) {
                              base::Published<State>::kVersions),
                  true};
   }
+  // Only now: until it was published, the old rules had to serve as they were.
+  book_.scale(*rules_, factor_);
   const policy::Document& now = rules_->rules.document();
   violations_.configure(now.backoff);
   enforce_backoff_.store(now.backoff.enforced);
@@ -116,6 +118,7 @@ void Engine::rebuild_overrides_locked() {
       const Result<Limit> limit = Limit::token_bucket({capacity, {refill, std::chrono::minutes{1}}, 0});
       const std::string identity = fmt::format("override\n{}\n{}", override.agent, t);
       own.tiers[t] = book_.limit(identity, *limit, seed_, factor_);
+      book_.scale(*own.tiers[t], factor_);
     }
   }
   // The old table keeps its limits alive until here, so that those that stay keep their cells' history.

@@ -39,14 +39,11 @@ void LimitBook::set(LiveNumbers& numbers, const Limit& limit) {
 
 WorkingLimit LimitBook::limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor) {
   const std::lock_guard guard(mutex_);
-  const Limit wanted = scaled(base, factor);
   std::weak_ptr<LiveNumbers>& known = limits_[identity];
   std::shared_ptr<LiveNumbers> numbers = known.lock();
   if (numbers == nullptr) {
-    numbers = std::make_shared<LiveNumbers>(wanted);
+    numbers = std::make_shared<LiveNumbers>(scaled(base, factor));
     known = numbers;
-  } else {
-    set(*numbers, wanted);
   }
   return {.numbers = std::move(numbers), .salt = base::hash128(identity, seed), .base = base};
 }
@@ -101,9 +98,8 @@ void LimitBook::scale(const WorkingLimit& limit, double factor) {
 
 void LimitBook::scale(const Ruleset& rules, double factor) {
   for (const WorkingPolicy& working : rules.policies) {
-    if (!working.policy->adaptive) continue;
     for (const Strand& strand : working.strands) {
-      for (const WorkingLimit& limit : strand.limits) scale(limit, factor);
+      for (const WorkingLimit& limit : strand.limits) scale(limit, working.policy->adaptive ? factor : 1);
     }
   }
 }

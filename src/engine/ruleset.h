@@ -65,9 +65,11 @@ class LimitBook {
  public:
   LimitBook(store::MemoryStore& store, Counters& counters) : store_(store), counters_(counters) {}
 
+  // Limits that are known already stand as they stood until scale() is called: whatever comes of these rules, the ones
+  // before them serve until then.
   [[nodiscard]] std::shared_ptr<const Ruleset> make(policy::Document document, std::uint64_t seed, double factor);
   [[nodiscard]] WorkingLimit limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor);
-  // From now on every adaptive limit stands at this factor of its base.
+  // From now on every adaptive limit stands at this factor of its base, and all others at their base.
   void scale(const Ruleset& rules, double factor);
   void scale(const WorkingLimit& limit, double factor);
 
