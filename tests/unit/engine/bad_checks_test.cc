@@ -14,7 +14,9 @@ using engine::Why;
 
 class BadChecks : public EngineFixture {
  protected:
-  void SetUp() override { load("policies: [{id: p, key: [], limit: 10/1h}, {id: usd, unit: usd, key: [], limit: 9/1h}]"); }
+  void SetUp() override {
+    load("policies: [{id: p, key: [], limit: 10/1h}, {id: usd, unit: usd, key: [], limit: 9/1h}]");
+  }
   // What is wrong with it, if nothing was charged, counted or told of it.
   std::string problem(const Q& q) {
     const CheckDecision decision = ask(q);

@@ -58,8 +58,9 @@ TEST_F(EngineBackoff, IsOnlyAdviceUnlessEnforced) {
 }
 
 TEST_F(EngineBackoff, EnforcedItDeniesUntilItsTimeIsOver) {
-  load("backoff: {enforced: true}\n"
-       "policies: [{id: p, limit: {strategy: token_bucket, capacity: 1, refill_rate: 1000}}]");
+  load(
+      "backoff: {enforced: true}\n"
+      "policies: [{id: p, limit: {strategy: token_bucket, capacity: 1, refill_rate: 1000}}]");
   ASSERT_TRUE(ask("A").allowed);
   EXPECT_EQ(ask("A").retry_after, 1s);
   clock_.advance(999ms);
