@@ -8,16 +8,14 @@
 #include <thread>
 
 #include "support/allocation_counter.h"
+#include "support/cells.h"
 #include "support/engines.h"
-#include "support/oracles.h"
 
 namespace headgate::test {
 namespace {
 
 using namespace std::chrono_literals;
 using engine::CheckDecision;
-
-constexpr Nanos kStart = std::chrono::seconds{1'699'999'200};
 
 // A limit of fixed or sliding windows as a list of everything that was admitted.
 class Model {
@@ -174,6 +172,76 @@ RC_GTEST_PROP(EngineChargesAll, OrNothingAsASlowModelDoes, ()) {
         }
       }
     }
+  }
+}
+
+// The same for every strategy, with a bare cell for each key of each limit, judged and charged one by one.
+RC_GTEST_PROP(EngineChargesAll, OrNothingWhateverTheStrategies, ()) {
+  std::mt19937 random(*rc::gen::arbitrary<std::uint32_t>());
+  const auto below = [&](std::uint32_t end) { return static_cast<std::uint32_t>(random() % end); };
+  struct Part {
+    core::CompiledLimit limit;
+    std::map<std::string, BareCell> cells;
+  };
+  policy::Document document;
+  document.has_policies = true;
+  std::vector<std::vector<Part>> model;
+  for (std::uint32_t i = 0, count = 2 + below(4); i < count; ++i) {
+    policy::Policy& policy = document.policies.emplace_back();
+    policy.id = "p" + std::to_string(i);
+    policy.key.clear();
+    if (below(3) != 0) policy.key.push_back({policy::Dimension::kAgent, {}});
+    if (below(3) == 0) policy.match.agents = {"A"};
+    policy.mode = below(5) == 0 ? policy::Mode::kMonitor : policy::Mode::kEnforce;
+    auto& parts = model.emplace_back();
+    for (std::uint32_t k = 0, limits = 1 + below(2); k < limits; ++k) {
+      const auto strategy = static_cast<Strategy>(below(kStrategyCount));
+      Size size{.limit = 2 + below(12), .window = std::chrono::seconds{1 + below(30)}, .burst = below(3)};
+      // A lease lasts for the shortest time that any of its slots does; then all of them come back.
+      if (strategy == Strategy::kConcurrency) size.window = 7s;
+      policy.limits.push_back(limit_of(strategy, size));
+      RC_LOG() << policy.id << ": " << policy.limits.back().describe() << '\n';
+      parts.push_back({core::compile(policy.limits.back()), {}});
+    }
+  }
+  ManualClock clock(kStart);
+  engine::Engine engine({.clock = &clock});
+  RC_ASSERT(!!engine.load(document));
+  for (int step = 0; step < 80; ++step) {
+    clock.advance(Nanos{1'000'000} * static_cast<std::int64_t>(below(3) * below(4000)));
+    const Nanos now = clock.now();
+    const std::string agent = below(2) == 0 ? "A" : "B";
+    const Units cost = below(4);
+    bool fits = true;
+    const auto for_each = [&](const auto& act) {
+      for (std::size_t i = 0; i < model.size(); ++i) {
+        const policy::Policy& policy = document.policies[i];
+        if (!policy.match.agents.empty() && agent != "A") continue;
+        for (Part& part : model[i]) {
+          BareCell& cell = part.cells.try_emplace(policy.key.empty() ? "" : agent, part.limit.strategy).first->second;
+          act(policy, part.limit, cell);
+        }
+      }
+    };
+    for_each([&](const policy::Policy& policy, const core::CompiledLimit& limit, const BareCell& cell) {
+      const bool room = cost <= limit.most && cell.judge(limit, cost, now).fits();
+      fits = fits && (room || policy.mode == policy::Mode::kMonitor);
+    });
+    const CheckDecision decision = engine.check(Q("run").agent(agent).cost(static_cast<double>(cost)).get());
+    RC_ASSERT(decision.allowed == fits);
+    if (fits) {
+      for_each([&](const policy::Policy&, const core::CompiledLimit& limit, BareCell& cell) {
+        (void)cell.take(limit, cost, now);
+      });
+    }
+    std::vector<Units> expected;
+    for_each([&](const policy::Policy&, const core::CompiledLimit& limit, const BareCell& cell) {
+      expected.push_back(cell.judge(limit, 0, now).remaining);
+    });
+    const CheckDecision seen = engine.check(Q("run").agent(agent).cost(0).peek().get());
+    std::vector<Units> found;
+    for (const core::Outcome& outcome : seen.outcomes) found.push_back(outcome.remaining);
+    RC_ASSERT(found == expected);
   }
 }
 
