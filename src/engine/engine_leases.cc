@@ -261,10 +261,9 @@ void Engine::serve_lines(Nanos now) {
     judge(now, waiting->check.get(), Asker::kFromLine, decision);
     if (decision.waits && waiting->deadline > now) {
       waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
-      room_.put_back(waiting, kicks);
-      continue;
-    }
-    if (decision.waits) {
+      if (room_.put_back(waiting, kicks)) continue;
+      deny(decision, Why::kCancelled);
+    } else if (decision.waits) {
       decision.why = Why::kTimedOut;
       after_denial(now, waiting->check.get(), decision);
     }

@@ -46,13 +46,15 @@ class WaitingRoom {
   [[nodiscard]] std::uint64_t kicks() const noexcept { return kicks_.load(); }
   // 0: full.
   [[nodiscard]] std::uint64_t add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks);
-  // Whoever is taken must be told, or put back.
+  // Whoever is taken must be told, or put back. One that is being tried just now is not found, but will not be put
+  // back.
   [[nodiscard]] std::shared_ptr<Waiting> take(std::uint64_t id);
   // Somebody whose wait is over by `now`; nullptr: nobody.
   [[nodiscard]] std::shared_ptr<Waiting> take_overdue(Nanos now);
-  // The first of a line that is to be tried by now; nullptr: nobody.
+  // The first of a line that is to be tried by now; nullptr: nobody. One is tried at a time.
   [[nodiscard]] std::shared_ptr<Waiting> take_first_due(Nanos now);
-  void put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks);
+  // False: somebody wanted to take it while it was tried, and it is not put back.
+  [[nodiscard]] bool put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks);
   [[nodiscard]] std::shared_ptr<Waiting> take_any();
   // Room may have come: every line is tried again.
   void kick();
@@ -76,6 +78,8 @@ class WaitingRoom {
   std::unordered_map<base::Hash128, Line, HashOfHash> lines_;
   std::atomic<std::size_t> size_{0};
   std::uint64_t last_id_ = 0;
+  std::uint64_t trying_ = 0;  // its id
+  bool unwanted_ = false;     // and whether somebody has asked to take it
   std::atomic<std::uint64_t> kicks_{0};
 };
 

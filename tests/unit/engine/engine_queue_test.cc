@@ -1,6 +1,7 @@
 // Checks that wait for room.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -348,6 +349,26 @@ TEST_F(EngineQueue, TheEndOfTheEngineAnswersAll) {
   EXPECT_EQ(why, Why::kCancelled);
 }
 
+TEST(WaitingRoom, OneThatIsCancelledWhileItIsTriedIsNotPutBack) {
+  engine::WaitingRoom room;
+  std::array<std::uint64_t, 2> ids{};
+  for (std::uint64_t& id : ids) {
+    auto waiting = std::make_shared<engine::WaitingRoom::Waiting>();
+    waiting->deadline = kMaxTime;
+    id = room.add(waiting, 10, room.kicks());
+  }
+  auto taken = room.take_first_due(Nanos{10});
+  ASSERT_EQ(taken->id, ids[0]);
+  EXPECT_EQ(room.take(ids[0]), nullptr);
+  EXPECT_FALSE(room.put_back(taken, room.kicks()));
+  EXPECT_EQ(room.size(), 1U);
+  taken = room.take_first_due(Nanos{10});
+  ASSERT_EQ(taken->id, ids[1]);
+  EXPECT_EQ(room.take(ids[0]), nullptr) << "long gone";
+  EXPECT_TRUE(room.put_back(taken, room.kicks()));
+  EXPECT_NE(room.take(ids[1]), nullptr);
+}
+
 TEST(WaitingRoom, AKickThatComesWhileOneIsTriedIsNotLost) {
   engine::WaitingRoom room;
   auto waiting = std::make_shared<engine::WaitingRoom::Waiting>();
@@ -360,12 +381,12 @@ TEST(WaitingRoom, AKickThatComesWhileOneIsTriedIsNotLost) {
   ASSERT_NE(taken, nullptr);
   taken->retry_at = Nanos{1000};
   room.kick();
-  room.put_back(taken, kicks);
+  EXPECT_TRUE(room.put_back(taken, kicks));
   EXPECT_EQ(room.next_due(), Nanos{0}) << "room may have come since it was judged";
   kicks = room.kicks();
   taken = room.take_first_due(Nanos{10});
   taken->retry_at = Nanos{1000};
-  room.put_back(taken, kicks);
+  EXPECT_TRUE(room.put_back(taken, kicks));
   EXPECT_EQ(room.next_due(), Nanos{1000});
   // The same for one that was judged before it joined the line.
   kicks = room.kicks();
