@@ -119,9 +119,9 @@ std::string CheckDecision::reason() const {
         worst == nullptr || outcome.wait == kNever || (worst->wait != kNever && outcome.wait > worst->wait);
     if (!worse) continue;
     worst = &outcome;
-    broken = i < strand.limits.size() ? &strand.limits[i].base : nullptr;
+    broken = by.own != nullptr ? &by.own->base : &strand.limits[i].base;
   }
-  if (worst == nullptr || broken == nullptr) return text;
+  if (worst == nullptr) return text;
   if (why == Why::kCostExceedsLimit) {
     return fmt::format("The cost is more than {} could ever admit", policy::describe(*about.policy, *broken));
   }

@@ -41,6 +41,7 @@ struct Judged {
   bool soft = false;     // exceeding it only warns
   bool parent = false;   // judged for the parent of the check
   bool exceeded = false;
+  const WorkingLimit* own = nullptr;  // the agent's override, which stands in for the policy's limits
 };
 
 struct Warning {

@@ -8,6 +8,7 @@
 
 #include "engine/check_problem.h"
 #include "engine/plan.h"
+#include "engine/scaled_limit.h"
 
 namespace headgate::engine {
 
@@ -140,7 +141,8 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const double* amoun
       if (found != state.overrides->end()) own = &found->second;
     }
     if (own != nullptr && own->tiers[static_cast<std::size_t>(*tier)]) {
-      add(*own->tiers[static_cast<std::size_t>(*tier)]);
+      judged.own = &*own->tiers[static_cast<std::size_t>(*tier)];
+      add(*judged.own);
     } else {
       for (const WorkingLimit& limit : working.strands[side.strand].limits) add(limit);
     }
@@ -226,16 +228,22 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
   if (!room_.empty() && asker != Asker::kFromLine && !check.peek) {
     // Whoever lets checks queue keeps newcomers behind those who wait.
     for (const Judged& judged : decision.judged) {
-      if (decision.policy(judged).behavior != policy::Behavior::kQueue || judged.soft) continue;
+      const policy::Policy& policy = decision.policy(judged);
+      if (policy.behavior != policy::Behavior::kQueue || judged.soft) continue;
       for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
         if (!room_.has_line(plan.charges[i].key, check.priority)) continue;
-        store_.apply({plan.charges.data(), plan.charges.size()}, {now, decision.wall, Effect::kNone},
-                     {decision.outcomes.data(), plan.charges.size()});
-        deny(decision, Why::kExceeded);
-        decision.decider = static_cast<std::int32_t>(&judged - decision.judged.data());
-        decision.waits = true;
-        decision.line_ = plan.charges[i].key;
-        decision.patience_ = decision.policy(judged).max_wait;
+        const store::Applied looked =
+            store_.apply({plan.charges.data(), plan.charges.size()}, {now, decision.wall, Effect::kNone},
+                         {decision.outcomes.data(), plan.charges.size()});
+        decide_denied(plan, looked, decision);
+        // What no wait in this line would help is denied as ever.
+        if (decision.decider < 0 || decision.waits) {
+          decision.decider = static_cast<std::int32_t>(&judged - decision.judged.data());
+          decision.waits = true;
+          decision.line_ = plan.charges[i].key;
+          decision.patience_ = policy.max_wait;
+        }
+        if (asker == Asker::kNow || !decision.waits) after_denial(now, check, decision);
         return;
       }
     }
@@ -521,11 +529,11 @@ Explanation Engine::explain(const Check& check) {
     for (std::size_t i = 0; i < judged.count; ++i) {
       const core::Outcome& outcome = explanation.decision.outcomes[judged.first + i];
       Explained::Cell& cell = about.cells.emplace_back();
-      cell.limit =
-          i < strand.limits.size() ? policy::describe(*working.policy, strand.limits[i].base) : std::string("override");
-      const double unit = i < strand.limits.size() ? strand.limits[i].unit : 1;
-      cell.capacity = static_cast<double>(outcome.limit) * unit;
-      cell.remaining = static_cast<double>(outcome.remaining) * unit;
+      const WorkingLimit& limit = judged.own != nullptr ? *judged.own : strand.limits[i];
+      // Not what the live numbers say: they may change under our eyes.
+      cell.limit = policy::describe(*working.policy, scaled(limit.base, working.policy->adaptive ? state.factor : 1));
+      cell.capacity = static_cast<double>(outcome.limit) * limit.unit;
+      cell.remaining = static_cast<double>(outcome.remaining) * limit.unit;
       cell.reset_after = outcome.reset_after;
       cell.fits = outcome.wait == Nanos{0};
     }

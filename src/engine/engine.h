@@ -94,6 +94,7 @@ class Engine {
   // cancel() or the destructor. Returns what cancel() takes, or 0 if it was answered at once.
   using Done = std::function<void(const CheckDecision&)>;
   std::uint64_t check_async(const Check& check, Done done);
+  // True: it was told so. False: it has been answered, or is just being tried and will be answered either way.
   bool cancel(std::uint64_t waiting);
   // Serves waits and lets leases expire; returns the instant at which something is next due (kMaxTime: nothing).
   Nanos poll();

@@ -15,7 +15,8 @@ bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const s
   lease->id = decision.lease;
   lease->agent = check.agent;
   lease->slot = Leases::slot_of(lease->id);
-  lease->ttl = decision.state_->rules->rules.document().leases.ttl;
+  // Slots alone are held for as long as their limits say, however short holds on cost are.
+  lease->ttl = check.hold ? decision.state_->rules->rules.document().leases.ttl : core::kLongestSpan;
   for (const Judged& judged : decision.judged) {
     const WorkingPolicy& working = decision.working(judged);
     for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
@@ -205,6 +206,7 @@ Result<Nanos> Engine::renew(std::string_view id, std::string_view owner) {
 
 std::uint64_t Engine::check_async(const Check& check, Done done) {
   const Nanos now = clock_->now();
+  const std::uint64_t kicks = room_.kicks();
   CheckDecision decision;
   judge(now, check, Asker::kMayWait, decision);
   if (!decision.waits || check.peek) {
@@ -230,7 +232,7 @@ std::uint64_t Engine::check_async(const Check& check, Done done) {
     waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
     waiting->priority = check.priority;
     const std::size_t most = decision.state_->rules->rules.document().queue.max_waiting;
-    if (const std::uint64_t id = room_.add(std::move(waiting), most)) return id;
+    if (const std::uint64_t id = room_.add(std::move(waiting), most, kicks)) return id;
     decision.why = Why::kQueueFull;
   }
   after_denial(now, check, decision);
@@ -251,15 +253,17 @@ bool Engine::cancel(std::uint64_t waiting) {
 }
 
 void Engine::serve_lines(Nanos now) {
-  while (const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_first_due(now)) {
+  for (;;) {
+    const std::uint64_t kicks = room_.kicks();
+    const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_first_due(now);
+    if (waiting == nullptr) break;
     CheckDecision decision;
     judge(now, waiting->check.get(), Asker::kFromLine, decision);
     if (decision.waits && waiting->deadline > now) {
       waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
-      room_.put_back(waiting);
-      continue;
-    }
-    if (decision.waits) {
+      if (room_.put_back(waiting, kicks)) continue;
+      deny(decision, Why::kCancelled);
+    } else if (decision.waits) {
       decision.why = Why::kTimedOut;
       after_denial(now, waiting->check.get(), decision);
     }

@@ -10,21 +10,26 @@ bool WaitingRoom::has_line(const base::Hash128& key, int priority) const {
   return line != lines_.end() && line->second.begin()->first.priority >= priority;
 }
 
-std::uint64_t WaitingRoom::add(std::shared_ptr<Waiting> waiting, std::size_t most) {
+std::uint64_t WaitingRoom::add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks) {
   const std::lock_guard guard(mutex_);
   if (size_.load() >= most) return 0;
   const std::uint64_t id = ++last_id_;
   waiting->id = id;
+  if (kicks_.load() != kicks) waiting->retry_at = Nanos{0};
   lines_[waiting->line].emplace(Rank{waiting->priority, id}, std::move(waiting));
   ++size_;
   return id;
 }
 
-void WaitingRoom::put_back(std::shared_ptr<Waiting> waiting) {
+bool WaitingRoom::put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks) {
   const std::lock_guard guard(mutex_);
+  trying_ = 0;
+  if (unwanted_) return false;
+  if (kicks_.load() != kicks) waiting->retry_at = Nanos{0};
   Line& line = lines_[waiting->line];
   line.emplace(Rank{waiting->priority, waiting->id}, std::move(waiting));
   ++size_;
+  return true;
 }
 
 std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::remove(
@@ -47,6 +52,7 @@ std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::take(std::uint64_t id) {
       if (at->second->id == id) return remove(line, at);
     }
   }
+  if (trying_ == id) unwanted_ = true;
   return nullptr;
 }
 
@@ -70,6 +76,8 @@ std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::take_first_due(Nanos now) {
     if (best == lines_.end() || first.id < best->second.begin()->second->id) best = line;
   }
   if (best == lines_.end()) return nullptr;
+  trying_ = best->second.begin()->second->id;
+  unwanted_ = false;
   // Not remove(): whoever is behind is tried only when this one has been.
   const auto at = best->second.begin();
   std::shared_ptr<Waiting> waiting = std::move(at->second);
@@ -87,6 +95,7 @@ std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::take_any() {
 
 void WaitingRoom::kick() {
   const std::lock_guard guard(mutex_);
+  ++kicks_;
   for (auto& [key, line] : lines_) line.begin()->second->retry_at = Nanos{0};
 }
 

@@ -41,15 +41,20 @@ class WaitingRoom {
   // Whether somebody of at least this priority waits for that cell.
   [[nodiscard]] bool has_line(const base::Hash128& key, int priority) const;
 
-  // 0: full, and `waiting` is as it was.
-  [[nodiscard]] std::uint64_t add(std::shared_ptr<Waiting> waiting, std::size_t most);
-  // Whoever is taken must be told, or put back.
+  // How often kick() was called. Read it before judging; whoever joins a line after a kick that came meanwhile is
+  // tried again at once, so that no room goes unnoticed.
+  [[nodiscard]] std::uint64_t kicks() const noexcept { return kicks_.load(); }
+  // 0: full.
+  [[nodiscard]] std::uint64_t add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks);
+  // Whoever is taken must be told, or put back. One that is being tried just now is not found, but will not be put
+  // back.
   [[nodiscard]] std::shared_ptr<Waiting> take(std::uint64_t id);
   // Somebody whose wait is over by `now`; nullptr: nobody.
   [[nodiscard]] std::shared_ptr<Waiting> take_overdue(Nanos now);
-  // The first of a line that is to be tried by now; nullptr: nobody.
+  // The first of a line that is to be tried by now; nullptr: nobody. One is tried at a time.
   [[nodiscard]] std::shared_ptr<Waiting> take_first_due(Nanos now);
-  void put_back(std::shared_ptr<Waiting> waiting);
+  // False: somebody wanted to take it while it was tried, and it is not put back.
+  [[nodiscard]] bool put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks);
   [[nodiscard]] std::shared_ptr<Waiting> take_any();
   // Room may have come: every line is tried again.
   void kick();
@@ -73,6 +78,9 @@ class WaitingRoom {
   std::unordered_map<base::Hash128, Line, HashOfHash> lines_;
   std::atomic<std::size_t> size_{0};
   std::uint64_t last_id_ = 0;
+  std::uint64_t trying_ = 0;  // its id
+  bool unwanted_ = false;     // and whether somebody has asked to take it
+  std::atomic<std::uint64_t> kicks_{0};
 };
 
 }  // namespace headgate::engine

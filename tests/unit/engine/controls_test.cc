@@ -1,0 +1,263 @@
+// What the load and the emergency throttle do to limits.
+#include <gtest/gtest.h>
+
+#include "engine/scaled_limit.h"
+#include "support/engines.h"
+#include "support/limiters.h"
+
+namespace headgate::test {
+namespace {
+
+using namespace std::chrono_literals;
+using control::LoadLevel;
+using engine::CheckDecision;
+
+class EngineControls : public EngineFixture {
+ protected:
+  double capacity(std::string_view agent = "A") { return peek(agent).limit; }
+  static constexpr const char* kForty = "policies: [{id: p, limit: 40/1h}]";
+};
+
+TEST_F(EngineControls, AHighLoadHalvesAndALowOneRaisesByAQuarter) {
+  load(kForty);
+  EXPECT_EQ(capacity(), 40);
+  engine_.report_load(0.85);
+  EXPECT_EQ(capacity(), 20) << "on the very next check";
+  EXPECT_EQ(engine_.load_state().factor, 0.5);
+  EXPECT_EQ(engine_.load_state().level, LoadLevel::kHigh);
+  clock_.advance(10s);
+  engine_.report_load(0.2);
+  EXPECT_EQ(capacity(), 50);
+  clock_.advance(10s);
+  engine_.report_load(0.5);
+  EXPECT_EQ(capacity(), 40);
+  ASSERT_EQ(listener_.count(Event::Kind::kAdaptive), 3U);
+  EXPECT_EQ(listener_.all(Event::Kind::kAdaptive)[0].value, 0.5);
+  EXPECT_EQ(listener_.all(Event::Kind::kAdaptive)[1].value, 1.25);
+  EXPECT_EQ(listener_.all(Event::Kind::kAdaptive)[2].value, 1);
+}
+
+TEST_F(EngineControls, ChangesNeverCompound) {
+  load(kForty);
+  for (int i = 0; i < 20; ++i) {
+    engine_.report_load(i % 2 == 0 ? 0.85 : 0.2);
+    EXPECT_EQ(capacity(), i % 2 == 0 ? 20 : 50);
+    clock_.advance(10s);
+    engine_.report_load(0.5);
+    EXPECT_EQ(capacity(), 40);
+    clock_.advance(10s);
+  }
+}
+
+TEST_F(EngineControls, TwoChangesAreADwellTimeApartAndPollMakesTheSecond) {
+  load(kForty);
+  engine_.report_load(0.85);
+  clock_.advance(5s);
+  engine_.report_load(0.5);
+  EXPECT_EQ(capacity(), 20);
+  clock_.advance(5s);
+  engine_.poll();
+  EXPECT_EQ(capacity(), 40);
+}
+
+TEST_F(EngineControls, PollKeepsToTheDocumentsThresholds) {
+  load(
+      "adaptive: {high: 0.6, low: 0.5, margin: 0.01, emergency_at: 0.95}\n"
+      "policies: [{id: p, limit: 40/1h}, {id: busy, match: {system_load: [high]}, limit: 5/1h}]");
+  engine_.report_load(0.7);
+  EXPECT_EQ(engine_.load_state().level, LoadLevel::kHigh);
+  EXPECT_EQ(ids(peek("A")), (std::vector<std::string>{"p", "busy"}));
+  clock_.advance(2s);
+  engine_.poll();
+  EXPECT_EQ(engine_.load_state().level, LoadLevel::kHigh);
+  EXPECT_EQ(ids(peek("A")), (std::vector<std::string>{"p", "busy"}));
+}
+
+TEST_F(EngineControls, OurOwnSensorsOnlyEverLower) {
+  load(kForty);
+  control::LoadReading reading;
+  reading.cpu = 0.05;
+  engine_.observe_load(reading);
+  EXPECT_EQ(capacity(), 40);
+  clock_.advance(20s);
+  reading.cpu = 0.99;
+  engine_.observe_load(reading);
+  EXPECT_LE(capacity(), 20);
+}
+
+TEST_F(EngineControls, ClearingTheReportGoesBackToBase) {
+  load(kForty);
+  engine_.report_load(0.2);
+  EXPECT_EQ(capacity(), 50);
+  clock_.advance(10s);
+  engine_.clear_load_report();
+  EXPECT_EQ(capacity(), 40);
+  EXPECT_FALSE(engine_.load_state().load);
+}
+
+TEST_F(EngineControls, APolicyMayOptOut) {
+  load("policies: [{id: p, limit: 40/1h, adaptive: false}]");
+  engine_.report_load(0.85);
+  EXPECT_EQ(capacity(), 40);
+  ASSERT_TRUE(engine_.emergency_on({"test", "me"}));
+  EXPECT_EQ(capacity(), 40);
+}
+
+TEST_F(EngineControls, SwitchedOffNothingIsScaled) {
+  load("adaptive: {enabled: false}\npolicies: [{id: p, limit: 40/1h}]");
+  engine_.report_load(0.85);
+  EXPECT_EQ(capacity(), 40);
+}
+
+TEST_F(EngineControls, QuotasAreNotScaled) {
+  load("policies: [{id: q, limit: {strategy: quota, limit: 40, period: day}}]");
+  engine_.report_load(0.85);
+  EXPECT_EQ(capacity(), 40);
+  ASSERT_TRUE(engine_.emergency_on({"test", "me"}));
+  EXPECT_EQ(capacity(), 40);
+}
+
+TEST_F(EngineControls, OverridesAreScaledToo) {
+  engine::Override own{"A", {}};
+  own.tiers[0] = policy::TierLimit{80, 80};
+  ASSERT_TRUE(engine_.set_override(own));
+  engine_.report_load(0.85);
+  EXPECT_EQ(peek("A", "ping").limit, 40);
+  EXPECT_EQ(peek("B", "ping").limit, 60);
+  own.agent = "C";
+  ASSERT_TRUE(engine_.set_override(own));
+  EXPECT_EQ(peek("C", "ping").limit, 40) << "set while the load is high";
+}
+
+TEST_F(EngineControls, ADocumentLoadedUnderLoadStandsAtTheFactor) {
+  load(kForty);
+  engine_.report_load(0.85);
+  load("policies: [{id: p, limit: 100/1h}, {id: new, limit: 60/1h}]");
+  EXPECT_EQ(capacity(), 30);
+  EXPECT_EQ(left(Q("run").agent("A"))["p"].at(0), 50);
+}
+
+TEST_F(EngineControls, TheFractionUsedIsKept) {
+  for (const char* limit :
+       {"{strategy: token_bucket, capacity: 40, refill_rate: 0.001}",
+        "{strategy: sliding_window, limit: 40, window: 1h}", "{strategy: fixed_window, limit: 40, window: 1h}"}) {
+    load(std::string("policies: [{id: p, limit: ") + limit + "}]");
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(ask("A").allowed) << limit;
+    engine_.report_load(0.85);
+    EXPECT_EQ(left(Q("run").agent("A"))["p"].at(0), 10) << limit;
+    clock_.advance(10s);
+    engine_.report_load(0.5);
+    EXPECT_EQ(left(Q("run").agent("A"))["p"].at(0), 20) << limit;
+    clock_.advance(10s);
+  }
+}
+
+TEST_F(EngineControls, TheEmergencyThrottleActsOnTheVeryNextCheckAndItsEndToo) {
+  load(kForty);
+  ASSERT_TRUE(engine_.emergency_on({"the model loops", "alice"}));
+  EXPECT_EQ(capacity(), 4);
+  const control::Emergency state = engine_.emergency();
+  EXPECT_TRUE(state.active);
+  EXPECT_EQ(state.reason, "the model loops");
+  EXPECT_EQ(state.by, "alice");
+  EXPECT_EQ(state.since, kStart);
+  engine_.emergency_off("bob");
+  EXPECT_EQ(capacity(), 40);
+  EXPECT_FALSE(engine_.emergency().active);
+  const auto told = listener_.all(Event::Kind::kEmergency);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].agent, "alice");
+  EXPECT_EQ(told[0].value, 1);
+  EXPECT_EQ(told[1].agent, "bob");
+  EXPECT_EQ(told[1].value, 0);
+  EXPECT_FALSE(engine_.emergency_on({"", "alice"}));
+  EXPECT_EQ(capacity(), 40);
+}
+
+TEST_F(EngineControls, TheEmergencyThrottleTurnsItselfOnOverNineTenthsAndOffAgain) {
+  load(kForty);
+  engine_.report_load(0.9);
+  EXPECT_FALSE(engine_.emergency().active);
+  engine_.report_load(0.91);
+  EXPECT_TRUE(engine_.emergency().active);
+  EXPECT_TRUE(engine_.emergency().automatic);
+  EXPECT_EQ(capacity(), 4);
+  engine_.report_load(0.81);
+  EXPECT_TRUE(engine_.emergency().active);
+  engine_.report_load(0.8);
+  EXPECT_FALSE(engine_.emergency().active);
+  EXPECT_EQ(capacity(), 20) << "the load is still within the margin of high";
+}
+
+TEST_F(EngineControls, TurnedOffByHandItStaysOffUntilTheLoadHasFallen) {
+  load(kForty);
+  engine_.report_load(0.95);
+  EXPECT_TRUE(engine_.emergency().active);
+  engine_.emergency_off("alice");
+  engine_.report_load(0.96);
+  EXPECT_FALSE(engine_.emergency().active);
+  EXPECT_EQ(capacity(), 20);
+  engine_.report_load(0.5);
+  engine_.report_load(0.95);
+  EXPECT_TRUE(engine_.emergency().active);
+}
+
+TEST_F(EngineControls, APolicyForEmergenciesUnderHighLoadMatchesThen) {
+  load(R"(
+policies:
+  - {id: brake, match: {emergency: true, system_load: high}, key: [], limit: {strategy: fixed_window, limit: 1, window: 1h}, adaptive: false}
+)");
+  EXPECT_TRUE(ids(peek("A")).empty());
+  ASSERT_TRUE(engine_.emergency_on({"test", "me"}));
+  EXPECT_EQ(ids(peek("A")), std::vector<std::string>{"brake"}) << "the level reads at least high";
+  EXPECT_EQ(engine_.load_state().level, LoadLevel::kHigh);
+  EXPECT_EQ(allowed("A"), 1);
+  engine_.emergency_off("me");
+  EXPECT_TRUE(ids(ask("A")).empty());
+}
+
+TEST_F(EngineControls, AnEmergencyFromBeforeARestartIsInForce) {
+  load(kForty);
+  control::Emergency before;
+  before.active = true;
+  before.reason = "before";
+  before.by = "alice";
+  engine_.restore_emergency(before);
+  EXPECT_EQ(capacity(), 4);
+  load("policies: [{id: p, limit: 50/1h}]");
+  EXPECT_EQ(capacity(), 5) << "and stays in force through a reload";
+  EXPECT_EQ(engine_.emergency(), before);
+}
+
+TEST_F(EngineControls, NonsenseIsNotALoad) {
+  load(kForty);
+  engine_.report_load(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(capacity(), 40);
+  EXPECT_FALSE(engine_.load_state().load);
+}
+
+TEST(ScaledLimit, HalvesNumbersAndRatesOfEveryStrategyButQuotas) {
+  for (const Strategy strategy : all_strategies()) {
+    const Limit base = ten_of(strategy);
+    const Limit half = engine::scaled(base, 0.5);
+    EXPECT_EQ(half.strategy(), strategy);
+    if (strategy == Strategy::kQuota) {
+      EXPECT_EQ(half, base);
+      continue;
+    }
+    EXPECT_EQ(half.limit(), 5) << to_string(strategy);
+    EXPECT_EQ(engine::scaled(base, 1.25).limit(), 12) << to_string(strategy);
+    EXPECT_EQ(engine::scaled(base, 0.1).limit(), 1) << to_string(strategy);
+    EXPECT_EQ(engine::scaled(base, 0.001).limit(), 1) << to_string(strategy) << ": at least one";
+    EXPECT_EQ(engine::scaled(base, 1), base) << to_string(strategy);
+    EXPECT_EQ(engine::scaled(base, 0), base) << to_string(strategy);
+  }
+  EXPECT_EQ(engine::scaled(token_bucket(100, 10), 0.1).limit(), 10);
+  const Rate rate = engine::scaled(token_bucket(100, 10), 0.1).rate();
+  EXPECT_EQ(rate.per.count() / rate.units, Nanos{1s}.count());
+  EXPECT_EQ(engine::scaled(token_bucket(30, 10, 10), 0.1).limit(), 3) << "not two, whatever a double makes of it";
+  EXPECT_EQ(engine::scaled(token_bucket(30, 10, 10), 0.1).burst_allowance(), 1);
+}
+
+}  // namespace
+}  // namespace headgate::test
