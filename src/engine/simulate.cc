@@ -15,7 +15,7 @@ using Kind = TraceStep::Kind;
 
 // Dropping idle cells changes no answer; it only keeps memory in bounds.
 constexpr std::uint64_t kChecksBetweenMaintenance = 65'536;
-// While a load is known the controls step every second; after so long without a line they have come to rest.
+// After a load was told the controls step every second, until they have come to rest.
 constexpr Nanos kControlsRestAfter = 1h;
 // poll() makes progress whenever something is due; this many times without is a mistake of ours, not a reason to hang.
 constexpr int kMostIdlePolls = 1000;
@@ -92,16 +92,18 @@ void Simulation::bind_policies() {
 }
 
 void Simulation::advance(Nanos to) {
-  Nanos controls_until = has_load_ ? clock_.now() + kControlsRestAfter : Nanos{0};
-  int idle = 0;
-  while (engine_->waiting() > 0 || engine_->open_leases() > 0 || has_load_) {
-    const Nanos now = clock_.now();
-    Nanos next = engine_->poll();
-    if (has_load_ && now < controls_until) next = std::min(next, now + 1s);
-    if (next > to || ++idle > kMostIdlePolls) break;
-    if (next > now) {
-      idle = 0;
-      clock_.set(next);
+  const bool controls = clock_.now() < controls_until_;
+  if (controls || changed_ || next_due_ <= to) {
+    for (int idle = 0; idle <= kMostIdlePolls; ++idle) {
+      const Nanos now = clock_.now();
+      next_due_ = engine_->poll();
+      changed_ = false;
+      const Nanos next = now < controls_until_ ? std::min(next_due_, now + 1s) : next_due_;
+      if (next > to) break;
+      if (next > now) {
+        idle = 0;
+        clock_.set(next);
+      }
     }
   }
   if (clock_.now() < to) clock_.set(to);
@@ -112,8 +114,10 @@ Result<void> Simulation::step(const TraceStep& step) {
   if (!begun_) {
     begun_ = true;
     totals_.absolute = step.absolute;
-    if (step.absolute) origin_ = at;
-    if (step.absolute) clock_.set(at);
+    if (step.absolute) {
+      origin_ = at;
+      clock_.set(at);
+    }
     totals_.start = origin_;
     totals_.first = at - origin_;
   }
@@ -122,10 +126,11 @@ Result<void> Simulation::step(const TraceStep& step) {
   ++totals_.lines;
   if (is_check_.size() <= step.index) is_check_.resize(step.index + 1);
   is_check_[step.index] = step.kind == Kind::kCheck;
+  changed_ = changed_ || step.kind != Kind::kCheck;
   switch (step.kind) {
     case Kind::kCheck: ask(step); return {};
     case Kind::kLoad:
-      has_load_ = true;
+      controls_until_ = clock_.now() + kControlsRestAfter;
       engine_->report_load(step.load);
       return {};
     case Kind::kEmergencyOn:
@@ -211,6 +216,7 @@ void Simulation::ask(const TraceStep& step) {
   asking_ = nullptr;
   if (waits != 0) {
     ++totals_.queued;
+    changed_ = true;
     waiting_.emplace(sequence, std::make_unique<Asked>(Asked{step.index, current_.at, OwnedCheck(step.check), waits}));
   }
   if (++since_maintained_ >= kChecksBetweenMaintenance) {
@@ -242,7 +248,10 @@ void Simulation::answered(const Asked& asked, const Check& check, const CheckDec
     }
     totals_.over_time.add(asked.at, decision.allowed);
     count_policies(clock_.now() - origin_, check, decision);
-    if (!decision.lease.empty()) leases_[asked.index] = decision.lease;
+    if (!decision.lease.empty()) {
+      leases_[asked.index] = decision.lease;
+      changed_ = true;
+    }
   }
   if (options_.on_decided) options_.on_decided({asked.index, asked.at, origin_ + asked.at, &check, &decision});
 }

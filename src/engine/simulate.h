@@ -161,7 +161,9 @@ class Simulation final : private EventSink {
   SimulateOptions options_;
   ManualClock clock_;
   std::unique_ptr<Engine> engine_;
-  bool has_load_ = false;
+  Nanos controls_until_{0};   // the controls step every second until then
+  Nanos next_due_{kMaxTime};  // when a wait or lease is due, unless `changed_`
+  bool changed_ = false;
   bool begun_ = false;
   Nanos origin_{0};  // the instant that is t = 0
   std::uint64_t since_maintained_ = 0;
