@@ -48,6 +48,14 @@ TEST_F(EngineReload, AnotherStrategyKeyUnitOrVariantBeginsAnew) {
   }
 }
 
+TEST_F(EngineReload, AKeyOfAnotherAttributeBeginsAnewEvenForTheSameValue) {
+  const Q q = std::move(Q("run").attr("x", "same").attr("y", "same"));
+  load("policies: [{id: p, key: ['attr:x'], limit: 10/1h}]");
+  ASSERT_TRUE(ask(q).allowed);
+  load("policies: [{id: p, key: ['attr:y'], limit: 10/1h}]");
+  EXPECT_EQ(EngineFixture::left(q)["p"].at(0), 10);
+}
+
 TEST_F(EngineReload, APolicyThatComesBackNeitherBreaksNorGivesMoreThanItsLimit) {
   for (const char* strategy : {"token_bucket", "gcra", "sliding_window", "sliding_window_counter", "fixed_window",
                                "leaky_bucket", "concurrency", "quota"}) {
