@@ -169,6 +169,7 @@ TEST_F(EngineReload, ThreadsThatAskWhileLimitsAreScaledAgreeWithOneOfTheScales) 
   load("adaptive: {dwell: 0s}\npolicies: [{id: p, limit: {strategy: token_bucket, capacity: 40, refill_rate: 1000}}]");
   std::atomic<bool> done{false};
   std::atomic<int> strange{0};
+  std::atomic<int> asked{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
     threads.emplace_back([&, t] {
@@ -179,13 +180,14 @@ TEST_F(EngineReload, ThreadsThatAskWhileLimitsAreScaledAgreeWithOneOfTheScales) 
         for (const engine::Explained& about : engine_.explain(Q("run").agent(agent).get()).policies) {
           if (about.cells.size() != 1 || about.cells[0].limit.empty()) ++strange;
         }
+        ++asked;
       }
     });
   }
   for (int i = 0; i < 30; ++i) {
     engine_.report_load(i % 3 == 0 ? 0.85 : i % 3 == 1 ? 0.2 : 0.95);
     clock_.advance(1ms);
-    std::this_thread::yield();
+    for (const int before = asked.load(); asked.load() == before;) std::this_thread::yield();
   }
   done = true;
   for (std::thread& thread : threads) thread.join();
