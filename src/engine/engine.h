@@ -93,7 +93,7 @@ class Engine {
   // max_wait (or the check's own, if that is shorter) is over. `done` is called exactly once, from here, poll(),
   // cancel() or the destructor. Returns what cancel() takes, or 0 if it was answered at once.
   using Done = std::function<void(const CheckDecision&)>;
-  std::uint64_t check_async(const Check& check, Done done);
+  std::uint64_t check_async(const Check& check, const Done& done);
   // True: it was told so. False: it has been answered, or is just being tried and will be answered either way.
   bool cancel(std::uint64_t waiting);
   // Serves waits and lets leases expire; returns the instant at which something is next due (kMaxTime: nothing).

@@ -204,7 +204,7 @@ Result<Nanos> Engine::renew(std::string_view id, std::string_view owner) {
   return clock_->wall(now) + lease.ttl;
 }
 
-std::uint64_t Engine::check_async(const Check& check, Done done) {
+std::uint64_t Engine::check_async(const Check& check, const Done& done) {
   const Nanos now = clock_->now();
   const std::uint64_t kicks = room_.kicks();
   CheckDecision decision;

@@ -263,15 +263,16 @@ TEST_F(EngineActions, OfAllPoliciesTheLeastRemainingAndTheLatestResetAreTold) {
   load(R"(
 policies:
   - {id: a, limit: 10/60s}
-  - {id: b, limit: 3/10s}
   - {id: c, limit: 100/1h}
+  - {id: b, limit: 3/10s}
+  - {id: d, limit: 7/5s}
   - {id: other, match: {agents: [B]}, limit: 1/1s}
 )");
   const CheckDecision decision = ask("A");
   EXPECT_EQ(decision.remaining, 2);
   EXPECT_EQ(decision.limit, 3);
   EXPECT_EQ(decision.reset_after, 1h);
-  EXPECT_EQ(ids(decision), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(ids(decision), (std::vector<std::string>{"a", "c", "b", "d"}));
   EXPECT_EQ(decision.why, Why::kPassed);
 }
 

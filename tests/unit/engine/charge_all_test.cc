@@ -397,7 +397,9 @@ TEST_F(EngineThreads, EveryOneThatWaitsIsAnsweredOnceAndNoLimitIsExceeded) {
 TEST_F(EngineThreads, OverridesExemptionsAndTheBrakeMayChangeUnderChecks) {
   std::atomic<bool> done{false};
   std::atomic<int> wrong{0};
+  std::atomic<int> asking{0};
   std::thread operator_thread([&] {
+    while (asking.load() < kThreads) std::this_thread::yield();
     for (int i = 0; i < 20; ++i) {
       engine::Override own{"agent" + std::to_string(i % 4), {}};
       own.tiers[static_cast<std::size_t>(i % 3)] = policy::TierLimit{100 + i, 100};
@@ -416,9 +418,12 @@ TEST_F(EngineThreads, OverridesExemptionsAndTheBrakeMayChangeUnderChecks) {
   });
   together([&](int thread) {
     const std::string agent = "agent" + std::to_string(thread);
+    bool counted = false;
     while (!done.load()) {
       const CheckDecision decision = engine_.check(Q("ping").agent(agent).channel("ws").get());
       if (decision.why == engine::Why::kInvalid || decision.remaining < 0) ++wrong;
+      if (!counted) ++asking;
+      counted = true;
     }
   });
   operator_thread.join();

@@ -1,6 +1,8 @@
 // Holds on cost and slots.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "support/engines.h"
 
 namespace headgate::test {
@@ -232,6 +234,40 @@ TEST_F(EngineLeases, AtTheCapNoFurtherHoldIsGivenAndNothingIsCharged) {
   EXPECT_EQ(engine.check(Q("run").agent("A").get()).remaining, 7) << "two held, one not, none of the denied one";
   ASSERT_TRUE(engine.release(lease, {}));
   EXPECT_TRUE(engine.check(q.get()).allowed);
+}
+
+// Two checks may both have found room for one more.
+TEST(Leases, RefuseWhatIsOneTooMany) {
+  engine::Leases leases(1);
+  const auto lease = [] {
+    auto made = std::make_shared<engine::Lease>();
+    made->id = engine::Leases::new_id();
+    made->expires = 10s;
+    return made;
+  };
+  EXPECT_FALSE(leases.full());
+  EXPECT_TRUE(leases.add(lease()));
+  EXPECT_TRUE(leases.full());
+  EXPECT_FALSE(leases.add(lease()));
+  EXPECT_EQ(leases.open(), 1U);
+  EXPECT_EQ(leases.next_expiry(), 10s);
+  EXPECT_EQ(leases.expire_one(10s - 1ns), nullptr);
+  EXPECT_NE(leases.expire_one(10s), nullptr);
+  EXPECT_EQ(leases.expire_one(10s), nullptr);
+  EXPECT_TRUE(leases.add(lease()));
+}
+
+TEST(Leases, HaveIdsThatDiffer) {
+  std::set<std::string> ids;
+  std::set<LeaseId> slots;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string id = engine::Leases::new_id();
+    ids.insert(id);
+    slots.insert(engine::Leases::slot_of(id));
+  }
+  EXPECT_EQ(ids.size(), 1000U);
+  EXPECT_EQ(slots.size(), 1000U);
+  EXPECT_NE(engine::Leases::slot_of("0000000000000000ffffffffffffffff"), 0U) << "which would be no lease at all";
 }
 
 TEST_F(EngineLeases, AHoldSurvivesAReloadThatDropsItsPolicy) {

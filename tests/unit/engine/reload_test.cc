@@ -48,6 +48,14 @@ TEST_F(EngineReload, AnotherStrategyKeyUnitOrVariantBeginsAnew) {
   }
 }
 
+TEST_F(EngineReload, AKeyOfAnotherAttributeBeginsAnewEvenForTheSameValue) {
+  const Q q = std::move(Q("run").attr("x", "same").attr("y", "same"));
+  load("policies: [{id: p, key: ['attr:x'], limit: 10/1h}]");
+  ASSERT_TRUE(ask(q).allowed);
+  load("policies: [{id: p, key: ['attr:y'], limit: 10/1h}]");
+  EXPECT_EQ(EngineFixture::left(q)["p"].at(0), 10);
+}
+
 TEST_F(EngineReload, APolicyThatComesBackNeitherBreaksNorGivesMoreThanItsLimit) {
   for (const char* strategy : {"token_bucket", "gcra", "sliding_window", "sliding_window_counter", "fixed_window",
                                "leaky_bucket", "concurrency", "quota"}) {
@@ -161,6 +169,7 @@ TEST_F(EngineReload, ThreadsThatAskWhileLimitsAreScaledAgreeWithOneOfTheScales) 
   load("adaptive: {dwell: 0s}\npolicies: [{id: p, limit: {strategy: token_bucket, capacity: 40, refill_rate: 1000}}]");
   std::atomic<bool> done{false};
   std::atomic<int> strange{0};
+  std::atomic<int> asked{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
     threads.emplace_back([&, t] {
@@ -171,13 +180,14 @@ TEST_F(EngineReload, ThreadsThatAskWhileLimitsAreScaledAgreeWithOneOfTheScales) 
         for (const engine::Explained& about : engine_.explain(Q("run").agent(agent).get()).policies) {
           if (about.cells.size() != 1 || about.cells[0].limit.empty()) ++strange;
         }
+        ++asked;
       }
     });
   }
   for (int i = 0; i < 30; ++i) {
     engine_.report_load(i % 3 == 0 ? 0.85 : i % 3 == 1 ? 0.2 : 0.95);
     clock_.advance(1ms);
-    std::this_thread::yield();
+    for (const int before = asked.load(); asked.load() == before;) std::this_thread::yield();
   }
   done = true;
   for (std::thread& thread : threads) thread.join();
