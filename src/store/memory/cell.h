@@ -133,10 +133,10 @@ struct ShortAnswer {
   return true;
 }
 
-// Takes the last charge_instant() back, but for the word that says when the cell is idle. What had left the window when
-// it was charged stays gone, which no later judgement can tell.
-inline void drop_newest(Word* words) noexcept {
-  words[2] -= static_cast<Word>(std::uint64_t{1} << RingWord::kIndexBits);
+// The oldest instant of a ring of instants: all that charge_instant() may overwrite, where the ring was full and that
+// one left. With the words as they were it takes the charge back, and what had left counts again if the window grows.
+[[nodiscard]] inline Nanos& oldest_instant(const Word* words) noexcept {
+  return reinterpret_cast<Nanos*>(words[1])[RingWord::head(static_cast<std::uint64_t>(words[2]))];
 }
 
 // No count of units that is carried over becomes larger.

@@ -88,8 +88,13 @@ Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std:
       break;
     case Strategy::kSlidingWindow: {
       ShortAnswer answer;
-      if (charge.cost != 1 || place.ahead() || !charge_instant(limit.numbers.log, words, ask.now, answer)) return false;
-      undo.kind = Undo::Kind::kNewest;
+      const bool of_instants = (static_cast<std::uint64_t>(words[2]) & RingWord::kInstantsOnly) != 0;
+      if (charge.cost != 1 || place.ahead() || !of_instants) return false;
+      undo.second = oldest_instant(words).count();
+      undo.third = words[2];
+      undo.fourth = words[3];
+      if (!charge_instant(limit.numbers.log, words, ask.now, answer)) return false;
+      undo.kind = Undo::Kind::kInstant;
       outcome.wait = answer.wait;
       outcome.delay = Nanos{0};
       outcome.reset_after = answer.reset_after;
@@ -145,14 +150,18 @@ bool MemoryStore::try_plan(std::span<const Charge> charges, const Ask& ask, std:
   while (done-- > 0) {
     if ((taken >> done & 1) == 0) continue;
     const Undo& back = undo[done];
-    back.place.words[0] = back.first;
-    if (back.kind == Undo::Kind::kNewest) drop_newest(back.place.words);
-    if (back.kind != Undo::Kind::kAll) continue;
-    *back.place.high = back.high;
-    back.place.words[1] = back.second;
+    Word* words = back.place.words;
+    words[0] = back.first;
+    if (back.kind == Undo::Kind::kFirstWord) continue;
     if (words_of(charges[done].limit->strategy()) == 4) {
-      back.place.words[2] = back.third;
-      back.place.words[3] = back.fourth;
+      words[2] = back.third;
+      words[3] = back.fourth;
+    }
+    if (back.kind == Undo::Kind::kInstant) {
+      oldest_instant(words) = Nanos{back.second};
+    } else {
+      *back.place.high = back.high;
+      words[1] = back.second;
     }
   }
   return false;

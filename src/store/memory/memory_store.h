@@ -140,10 +140,10 @@ class MemoryStore {
                               std::span<core::Outcome> outcomes) noexcept;
   // How to take one charge back.
   struct Undo {
-    enum class Kind : std::uint8_t { kFirstWord, kNewest, kAll };  // what was changed; kNewest: and the ring
+    enum class Kind : std::uint8_t { kFirstWord, kInstant, kAll };  // what was changed; kInstant: and the ring
     Place place;
-    Word first;  // the cell as it was
-    Word second;
+    Word first;   // the cell as it was
+    Word second;  // kInstant: the ring's oldest instant
     Word third;
     Word fourth;
     std::uint64_t high;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -250,7 +251,10 @@ bool fill(const SavedCell& cell, Word* words) {
     RunLog log;
     log.gone = cell.gone;
     const auto size = static_cast<std::uint32_t>(cell.runs.size());
-    const bool units_only = size > 0 && cell.runs.back().total - cell.gone == size;
+    // A run that was carried over to a smaller limit may be of no unit, and another make up for it.
+    Units before = cell.gone;
+    const bool units_only = size > 0 && std::all_of(cell.runs.begin(), cell.runs.end(),
+                                                    [&](const Run& run) { return run.total == ++before; });
     if (!(units_only ? grow_instants(log, size) : grow_log(log, size))) return false;
     log.size = size;
     for (std::uint32_t i = 0; i < size; ++i) log.set_run(i, cell.runs[i]);

@@ -136,6 +136,28 @@ TEST(MultiLimit, TwoLimitsOfOneStrategyAreTwoCells) {
   EXPECT_EQ(limiter->try_acquire("key").retry_after, 58s);
 }
 
+TEST(MultiLimit, ADenialLeavesNoTraceInAWindowThatThenGrows) {
+  ManualClock clock(kStart);
+  const auto asked = make(Options().limit(sliding_window(4, 1s)).limit(fixed_window(4, 1h)).clock(clock));
+  const auto not_asked = make(Options().limit(sliding_window(4, 1s)).limit(fixed_window(4, 1h)).clock(clock));
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(asked->try_acquire("key"));
+    ASSERT_TRUE(not_asked->try_acquire("key"));
+    clock.advance(200ms);
+  }
+  // The first has left the small window, so there is room again; but not in the large one.
+  clock.set(kStart + 1100ms);
+  EXPECT_FALSE(asked->try_acquire("key"));
+  for (MemoryLimiter* limiter : {asked.get(), not_asked.get()}) {
+    ASSERT_TRUE(limiter->set_limit(sliding_window(8, 10s), OnChange::kKeepUnits, 0));
+    ASSERT_TRUE(limiter->set_limit(fixed_window(100, 1h), OnChange::kReset, 1));
+  }
+  for (Units permits = 1; permits <= 8; ++permits) {
+    EXPECT_TRUE(same(asked->peek("key", permits), not_asked->peek("key", permits))) << permits;
+  }
+  EXPECT_EQ(asked->remaining("key"), 4);
+}
+
 TEST(MultiLimit, KeysTimesLimitsMayNotPassTheMostPerCall) {
   ManualClock clock(kStart);
   Options options;

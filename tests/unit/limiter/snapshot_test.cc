@@ -130,6 +130,26 @@ TEST_P(EverySnapshot, LowNumbersThatWereOnceHighComeBack) {
   EXPECT_TRUE(same(restored->peek("key"), saved->peek("key")));
 }
 
+TEST(Snapshot, ChargesWorthNoUnitDoNotTakeOneFromALargerCharge) {
+  const TempFolder folder;
+  ManualClock clock(kStart);
+  const auto saved = make(sliding_window(20, 10s), clock);
+  ASSERT_TRUE(saved->try_acquire("key"));
+  clock.advance(1s);
+  ASSERT_TRUE(saved->try_acquire("key"));
+  clock.advance(1s);
+  // Of three, the two are worth one, which is the later one's. With the next charge, three units in three runs.
+  ASSERT_TRUE(saved->set_limit(sliding_window(3, 10s)));
+  ASSERT_TRUE(saved->try_acquire("key", 2));
+  ASSERT_TRUE(saved->save(folder.file("cells")));
+  const auto restored = restored_from(folder.file("cells"), options_of({sliding_window(3, 10s)}, clock));
+  for (const Units left : {0, 1, 3}) {
+    clock.set(clock.now() + (left == 0 ? 8s : 1s));
+    EXPECT_EQ(saved->remaining("key"), left);
+    EXPECT_EQ(restored->remaining("key"), left);
+  }
+}
+
 TEST_P(EverySnapshot, ClockSetBackBeforeTheRestartGrantsNothingTwice) {
   const auto saved = make(limit_, clock_);
   ASSERT_TRUE(saved->try_acquire("key", 10));
