@@ -100,7 +100,7 @@ class Pages(unittest.TestCase):
                         with self.subTest(page=page.name, command=command):
                             result = run(command.split(), here)
                             self.assertEqual(result.stdout + result.stderr, output)
-                            self.assertTrue(all(len(line) <= 80 for line in output.splitlines()))
+                            self.assertTrue(all(len(line) <= 80 for line in result.stdout.splitlines()))
                             shown += 1
         self.assertGreater(shown, 0)
 
