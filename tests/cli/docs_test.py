@@ -35,7 +35,7 @@ def known_keys():
     keys = {}
     for source in sorted((ROOT / "src/policy").glob("*.cc")):
         text = source.read_text()
-        lists = re.findall(r"\b(?:fields_?|lists|numbers) ?\((?:[^{};]|\n)*?\{((?:\s*\"\w+\",?|\s*\w+,?)*)\s*\}\)", text)
+        lists = re.findall(r"\b(?:fields_?|lists|numbers) ?\([^{};]*?\{((?:\s*\"\w+\",?|\s*\w+,?)*)\s*\}\)", text)
         lists += re.findall(r"(?:return|allowed|kNames) ?\{((?:\s*\"\w+\",?)+)\s*\};", text)
         lists += re.findall(r"allowed\.insert\([^{}]*\{((?:\s*\"\w+\",?)+)\s*\}\)", text)
         found = {word for each in lists for word in WORD.findall(each)}
@@ -85,7 +85,7 @@ class Reference(unittest.TestCase):
 
 class Pages(unittest.TestCase):
     def test_every_command_shown_prints_what_is_shown(self):
-        """A console block is commands after `$ `, each with its output. YAML blocks that begin with `# FILE` are files."""
+        """A console block is commands after `$ `, each with its output; YAML that begins with `# FILE` is that."""
         shown = 0
         for page in PAGES:
             with tempfile.TemporaryDirectory() as here:

@@ -125,8 +125,8 @@ class Examples(unittest.TestCase):
         _, decisions = simulate("commands")
         self.assertEqual(denials(decisions), {"free-review": 9, "premium-review": 1, "enterprise-pace": 1})
         reasons = collections.Counter(d["reason"] for d in decisions if d.get("policy_id") == "free-review")
-        # Four days end at the day's 200. On the fifth the week's thousand are gone as well, and of the two the longer wait
-        # is told; so are both checks of the sixth day, and one that hides its plan.
+        # Four days end at the day's 200. On the fifth the week's thousand are gone as well, and of the two the longer
+        # wait is told; so it is on the sixth day, and to a check that hides its plan.
         self.assertEqual(reasons, {"Quota 200/day exceeded": 4, "Quota 1000/week exceeded": 5})
         self.assertTrue(decisions[-1]["allowed"])
         self.assertIn(5000, [d["delay_ms"] for d in decisions])
