@@ -41,7 +41,7 @@ class BoundedArray {
   void grow_to(std::size_t n) noexcept { size_ = static_cast<std::uint32_t>(n); }
 
  private:
-  alignas(T) std::byte room_[kMost * sizeof(T)];
+  alignas(T) std::byte room_[kMost * sizeof(T)];  // NOLINT(bugprone-sizeof-expression): of pointers, too
   std::uint32_t size_ = 0;
 };
 

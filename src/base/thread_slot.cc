@@ -36,7 +36,7 @@ class Owner {
 }  // namespace
 
 std::size_t detail::claim_slot() noexcept {
-  thread_local const Owner owner;
+  thread_local Owner owner;
   return slot = owner.slot();
 }
 

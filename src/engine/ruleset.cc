@@ -51,7 +51,7 @@ void LimitBook::scale(const WorkingLimit& limit, double factor, Changes& changes
 
 void LimitBook::scale(const Ruleset& rules, double factor, Changes& changes) const {
   for (const WorkingPolicy& working : rules.policies) {
-    if (!working.policy->adaptive) continue;
+    if (!scales(*working.policy)) continue;
     for (const Strand& strand : working.strands) {
       for (const WorkingLimit& limit : strand.limits) scale(limit, factor, changes);
     }
@@ -79,9 +79,11 @@ void LimitBook::equip(Ruleset& rules, std::uint64_t seed, double factor, Changes
     working.throttles = policy.action == policy::Action::kThrottle && !strict;
     working.patience = working.throttles ? policy.max_wait : Nanos{0};
     working.enforced = policy.mode == policy::Mode::kEnforce;
-    for (auto part = policy.key.rbegin(); part != policy.key.rend(); ++part) {
-      working.attributes = working.attributes || part->dimension == policy::Dimension::kAttribute;
-      working.key = working.key << 4 | (static_cast<std::uint64_t>(part->dimension) + 1);
+    unsigned shift = 0;
+    for (const policy::KeyPart& part : policy.key) {
+      working.attributes = working.attributes || part.dimension == policy::Dimension::kAttribute;
+      if (shift < 64) working.key |= (static_cast<std::uint64_t>(part.dimension) + 1) << shift;
+      shift += 4;
     }
     working.enforced_share = static_cast<std::uint32_t>(std::lround(policy.rollout * 1e6));
     working.split = policy.rollout < 1 || !policy.variants.empty();
@@ -96,7 +98,7 @@ void LimitBook::equip(Ruleset& rules, std::uint64_t seed, double factor, Changes
         const int nth = seen[static_cast<std::size_t>(each.strategy())]++;
         slots_only = slots_only && each.strategy() == Strategy::kConcurrency;
         strand.limits.push_back(
-            limit(identity_of(policy, variant, each, nth), each, seed, policy.adaptive ? factor : 1, changes));
+            limit(identity_of(policy, variant, each, nth), each, seed, scales(policy) ? factor : 1, changes));
         if (each.strategy() != Strategy::kConcurrency) {
           strand.limits.back().unit = 1 / static_cast<double>(policy::unit_scale(policy.unit));
         }

@@ -17,6 +17,11 @@ class MemoryStore;
 
 namespace headgate::engine {
 
+// Whether load and emergencies change its numbers. A policy that is there for emergencies alone means what it says.
+[[nodiscard]] inline bool scales(const policy::Policy& policy) noexcept {
+  return policy.adaptive && !policy.match.emergency.value_or(false);
+}
+
 // The numbers that cells are judged by, and the limit that they come from.
 struct LiveNumbers {
   explicit LiveNumbers(const Limit& limit) : live(core::compile(limit)), stands(limit) {}

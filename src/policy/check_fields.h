@@ -55,8 +55,9 @@ class Fields {
   const base::Hasher& hasher_;
   std::string_view tier_;
   std::uint32_t hashed_ = 0;
-  union {                                       // so that nothing is cleared which is not used
-    std::array<base::Hash128, kCount> hashes_;  // valid where hashed_ says so
+  union {  // so that nothing is cleared which is not used
+    // Valid where hashed_ says so.
+    std::array<base::Hash128, kCount> hashes_;  // NOLINT(readability-identifier-naming)
   };
 };
 

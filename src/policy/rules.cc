@@ -1,5 +1,7 @@
 #include "policy/rules.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -181,8 +183,8 @@ std::string Rules::why_not(std::size_t policy, const Fields& fields, const Surro
     if (holds(rule, conditions.missing_matches, fields)) continue;
     const std::string name = to_string(rule.dimension);
     const std::string wanted = joined(patterns_of(about.match, rule.dimension));
-    if (!fields.has(rule.dimension)) return "the check has no " + name + " (the policy wants " + wanted + ")";
-    return name + " \"" + std::string(fields.text(rule.dimension)) + "\" is not among " + wanted;
+    if (!fields.has(rule.dimension)) return fmt::format("the check has no {} (the policy wants {})", name, wanted);
+    return fmt::format("{} \"{}\" is not among {}", name, fields.text(rule.dimension), wanted);
   }
   for (const AttributeCondition& condition : conditions.attributes) {
     if (holds(condition, conditions.missing_matches, fields)) continue;
@@ -191,13 +193,14 @@ std::string Rules::why_not(std::size_t policy, const Fields& fields, const Surro
     const Value* value = first_of(rule.names, fields);
     if (rule.kind == AttributeRule::Kind::kAbsent) return "the check has the attribute " + name;
     if (value == nullptr) return "the check has no attribute " + name + " (missing: skip)";
-    const std::string came = "attribute " + name + " \"" + std::string(ValueText(*value).view()) + "\" ";
+    const std::string came = fmt::format("attribute {} \"{}\" ", name, ValueText(*value).view());
     switch (rule.kind) {
       case AttributeRule::Kind::kRange: {
         std::string range;
-        if (rule.min) range += "at least " + std::string(ValueText(Value(*rule.min)).view());
-        if (rule.max)
-          range += (range.empty() ? "" : " and ") + ("at most " + std::string(ValueText(Value(*rule.max)).view()));
+        if (rule.min) range = fmt::format("at least {}", ValueText(Value(*rule.min)).view());
+        if (rule.max) {
+          range += fmt::format("{}at most {}", range.empty() ? "" : " and ", ValueText(Value(*rule.max)).view());
+        }
         return came + "is not " + range;
       }
       case AttributeRule::Kind::kBoolean: return came + "is not " + (rule.boolean ? "true" : "false");
