@@ -34,9 +34,8 @@ TEST(ThreadSlot, AThreadKeepsItsSlot) {
 }
 
 TEST(ThreadSlot, ThreadsThatAreAliveTogetherOwnDifferentSlots) {
-  const std::vector<std::size_t> slots = slots_of(20);
-  std::set<std::size_t> different(slots.begin(), slots.end());
-  different.insert(thread_slot());
+  std::set<std::size_t> different{thread_slot()};
+  for (const std::size_t slot : slots_of(20)) different.insert(slot);
   EXPECT_EQ(different.size(), 21U);
   EXPECT_LT(*different.rbegin(), kOwnedSlots);
 }

@@ -31,7 +31,7 @@ class EngineQueue : public EngineFixture {
   };
   std::shared_ptr<Answer> wait(const Q& q) {
     auto answer = std::make_shared<Answer>();
-    last_ = engine_.check_async(q.get(), [this, answer](const CheckDecision& decision) {
+    last_ = engine_.check_async(q.get(), [answered = answered_, answer](const CheckDecision& decision) {
       ++answer->times;
       answer->allowed = decision.allowed;
       answer->why = decision.why;
@@ -39,7 +39,7 @@ class EngineQueue : public EngineFixture {
       answer->retry_after = decision.retry_after;
       answer->reason = decision.reason();
       answer->lease = decision.lease;
-      answer->order = ++answered_;
+      answer->order = ++*answered;
     });
     return answer;
   }
@@ -53,7 +53,8 @@ class EngineQueue : public EngineFixture {
       "max_wait: 5s}]";
 
   std::uint64_t last_ = 0;
-  int answered_ = 0;
+  // Shared: the engine answers whoever still waits when it ends, which is after this class has.
+  std::shared_ptr<int> answered_ = std::make_shared<int>(0);
 };
 
 TEST_F(EngineQueue, WithRoomItIsAnsweredAtOnce) {
