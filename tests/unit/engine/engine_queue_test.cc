@@ -80,10 +80,10 @@ TEST_F(EngineQueue, WaitersAreServedInOrderOfArrival) {
     EXPECT_LE(due, kStart + second_passed * 1s);
     clock_.set(kStart + second_passed * 1s - 1ns);
     engine_.poll();
-    EXPECT_EQ(answered_, second_passed);
+    EXPECT_EQ(*answered_, second_passed);
     clock_.advance(1ns);
     engine_.poll();
-    EXPECT_EQ(answered_, second_passed + 1);
+    EXPECT_EQ(*answered_, second_passed + 1);
   }
   EXPECT_TRUE(first->allowed && second->allowed && third->allowed);
   EXPECT_EQ(first->order, 2);
