@@ -201,10 +201,10 @@ std::string Rules::why_not(std::size_t policy, const Fields& fields, const Surro
         if (rule.max) {
           range += fmt::format("{}at most {}", range.empty() ? "" : " and ", ValueText(Value(*rule.max)).view());
         }
-        return came + "is not " + range;
+        return fmt::format("{}is not {}", came, range);
       }
-      case AttributeRule::Kind::kBoolean: return came + "is not " + (rule.boolean ? "true" : "false");
-      default: return came + "is not among " + joined(rule.patterns);
+      case AttributeRule::Kind::kBoolean: return fmt::format("{}is not {}", came, rule.boolean);
+      default: return fmt::format("{}is not among {}", came, joined(rule.patterns));
     }
   }
   if (conditions.unidentified && fields.has(Dimension::kAgent)) return "the check names its agent";
