@@ -45,8 +45,11 @@ class CellTable {
     std::uint32_t count;
     [[nodiscard]] Bucket* home_of(std::uint64_t low) const noexcept { return buckets + home(low, count); }
     void prefetch(std::uint64_t low) const noexcept {
-      const char* bucket = reinterpret_cast<const char*>(home_of(low));
-      for (std::size_t line = 0; line < sizeof(Bucket); line += 64) __builtin_prefetch(bucket + line, 1);
+      // As a number: there may be no buckets yet, and fetching ahead from nowhere does no harm.
+      const auto bucket = reinterpret_cast<std::uintptr_t>(home_of(low));
+      for (std::size_t line = 0; line < sizeof(Bucket); line += 64) {
+        __builtin_prefetch(reinterpret_cast<const void*>(bucket + line), 1);
+      }
     }
   };
   [[nodiscard]] Extent extent() const noexcept { return {buckets(), bucket_count()}; }
