@@ -31,6 +31,17 @@ std::size_t character_length(std::string_view bytes) noexcept {
 
 }  // namespace
 
+bool is_plain_text(std::string_view bytes) noexcept {
+  if (find_not_text(bytes) != std::string_view::npos) return false;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    if (byte < 0x20 || byte == 0x7F) return false;
+    // U+0080 to U+009F are written as C2 and a byte below A0.
+    if (byte == 0xC2 && static_cast<unsigned char>(bytes[i + 1]) < 0xA0) return false;
+  }
+  return true;
+}
+
 std::size_t find_not_text(std::string_view bytes) noexcept {
   for (std::size_t i = 0; i < bytes.size();) {
     const std::size_t length = character_length(bytes.substr(i));

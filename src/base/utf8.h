@@ -11,6 +11,9 @@ namespace headgate::base {
 // npos if there is none.
 [[nodiscard]] std::size_t find_not_text(std::string_view bytes) noexcept;
 
+// Whether it is text without any control character at all: none below U+0020, none from U+007F to U+009F.
+[[nodiscard]] bool is_plain_text(std::string_view bytes) noexcept;
+
 // At most `most` bytes of it, cut between characters and marked with "..." if something was cut.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
 

@@ -16,10 +16,10 @@
 #include <string_view>
 
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "control/load.h"
 #include "control/ranges.h"
 #include "control/small_file.h"
-#include "control/utf8.h"
 
 namespace headgate::control {
 namespace {
@@ -33,7 +33,7 @@ Result<void> check_text(std::string_view field, std::string_view text, std::size
     return Error{ErrorCode::kInvalidArgument, std::string(field) + " must be between 1 and " + std::to_string(most) +
                                                   " bytes long, got " + std::to_string(text.size())};
   }
-  if (!is_plain_utf8(text)) {
+  if (!base::is_plain_text(text)) {
     return Error{ErrorCode::kInvalidArgument,
                  std::string(field) + " must be UTF-8 without control characters, got others"};
   }
@@ -124,7 +124,7 @@ Emergency follow_load(const Emergency& state, const AdaptiveSettings& settings, 
 }
 
 Result<void> save_emergency(const std::string& path, const Emergency& state) {
-  if (!is_plain_utf8(state.by) || !is_plain_utf8(state.reason)) {
+  if (!base::is_plain_text(state.by) || !base::is_plain_text(state.reason)) {
     return Error{ErrorCode::kInvalidArgument, "by and reason must be UTF-8 without control characters, got others"};
   }
   const auto word = [](bool yes) { return yes ? "yes\n" : "no\n"; };

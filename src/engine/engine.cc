@@ -257,6 +257,7 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
   const bool leased = (plan.holds_slots || check.hold) && !check.peek;
   if (leased) {
     if (leases_.full()) {
+      for (core::Outcome& outcome : decision.outcomes) outcome = {};  // nobody has judged anything
       deny(decision, Why::kTooManyLeases);
       return;
     }

@@ -175,7 +175,7 @@ class Engine {
   void give_back(const Lease& lease, Nanos now);
   void expire_leases(Nanos now);
   void serve_lines(Nanos now);
-  [[nodiscard]] Result<std::shared_ptr<Lease>> find_lease(std::string_view id, std::string_view owner,
+  [[nodiscard]] Result<std::shared_ptr<Lease>> find_lease(std::string_view id, std::string_view owner, Nanos now,
                                                           std::unique_lock<std::mutex>& guard);
   double settle_part(const Held& held, double actual, Nanos now, Nanos wall, LeaseId slot);
 

@@ -71,8 +71,9 @@ void Engine::expire_leases(Nanos now) {
   }
 }
 
-Result<std::shared_ptr<Lease>> Engine::find_lease(std::string_view id, std::string_view owner,
+Result<std::shared_ptr<Lease>> Engine::find_lease(std::string_view id, std::string_view owner, Nanos now,
                                                   std::unique_lock<std::mutex>& guard) {
+  expire_leases(now);
   std::shared_ptr<Lease> lease = leases_.find(id, guard);
   if (lease == nullptr) {
     return Error{ErrorCode::kNotFound, fmt::format("no lease \"{}\" is held: it has expired, or never was", id)};
@@ -122,10 +123,9 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
     }
   }
   const Nanos now = clock_->now();
-  expire_leases(now);
   const Nanos wall = clock_->wall(now);
   std::unique_lock<std::mutex> guard;
-  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, guard);
+  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, now, guard);
   if (!found) return std::move(found).error();
   Lease& lease = **found;
   if (lease.ended) {
@@ -173,9 +173,8 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
 
 Result<Settled> Engine::release(std::string_view id, std::string_view owner) {
   const Nanos now = clock_->now();
-  expire_leases(now);
   std::unique_lock<std::mutex> guard;
-  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, guard);
+  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, now, guard);
   if (!found) return std::move(found).error();
   Lease& lease = **found;
   Settled settled = lease.settled;
@@ -191,9 +190,8 @@ Result<Settled> Engine::release(std::string_view id, std::string_view owner) {
 
 Result<Nanos> Engine::renew(std::string_view id, std::string_view owner) {
   const Nanos now = clock_->now();
-  expire_leases(now);
   std::unique_lock<std::mutex> guard;
-  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, guard);
+  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, now, guard);
   if (!found) return std::move(found).error();
   Lease& lease = **found;
   if (lease.ended) return Error{ErrorCode::kNotFound, fmt::format("lease \"{}\" has ended", id)};

@@ -76,8 +76,8 @@ void LimitBook::equip(Ruleset& rules, std::uint64_t seed, double factor, Changes
     working.unit = unit_index(rules.units, policy.unit);
     const bool gentle = policy.action == policy::Action::kWarn || policy.action == policy::Action::kLog;
     working.soft = gentle && !strict;
-    working.throttles = policy.action == policy::Action::kThrottle && !strict;
-    working.patience = working.throttles ? policy.max_wait : Nanos{0};
+    const bool throttles = policy.action == policy::Action::kThrottle && !strict;
+    working.patience = throttles ? policy.max_wait : Nanos{0};
     working.enforced = policy.mode == policy::Mode::kEnforce;
     unsigned shift = 0;
     for (const policy::KeyPart& part : policy.key) {

@@ -48,15 +48,14 @@ struct Strand {
 // What a check reads of a policy comes first and lies together.
 struct WorkingPolicy {
   const policy::Policy* policy = nullptr;
-  std::uint64_t key = 0;   // its dimensions, four bits each and one more than they count, while `attributes` is false
-  std::uint16_t unit = 0;  // index into Ruleset::units
-  double scale = 1;        // units of a cell per unit of cost
-  bool soft = false;       // exceeding it only warns or logs
-  bool throttles = false;
-  bool split = false;                // into variants, or into those enforced and those monitored
-  bool attributes = false;           // are part of the key
-  bool enforced = true;              // by its mode
-  Nanos patience{0};                 // how long it may be waited for
+  std::uint64_t key = 0;    // its dimensions, four bits each and one more than they count, while `attributes` is false
+  std::uint16_t unit = 0;   // index into Ruleset::units
+  double scale = 1;         // units of a cell per unit of cost
+  bool soft = false;        // exceeding it only warns or logs
+  bool split = false;       // into variants, or into those enforced and those monitored
+  bool attributes = false;  // are part of the key
+  bool enforced = true;     // by its mode
+  Nanos patience{0};        // how long it may be waited for
   std::uint32_t enforced_share = 0;  // of 1,000,000
   std::vector<Strand> strands;
 };

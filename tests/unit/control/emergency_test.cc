@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "control/utf8.h"
+#include "base/utf8.h"
 #include "support/cells.h"
 
 namespace headgate::control {
@@ -48,7 +48,7 @@ TEST(Emergency, ReasonAndNameAreBoundedAndPlain) {
                           "\xE2\x82", "\xFF"}) {
     EXPECT_EQ(refusal({bad, "alice"}), "reason must be UTF-8 without control characters, got others");
   }
-  EXPECT_FALSE(is_plain_utf8(std::string_view("\0", 1)));
+  EXPECT_FALSE(base::is_plain_text(std::string_view("\0", 1)));
 }
 
 TEST(Emergency, TurnsItselfOnStrictlyOverTheThreshold) {
