@@ -19,8 +19,16 @@ MAY_INCLUDE = {
     "policy": {"headgate", "base", "core", "control"},
     "capi": {"headgate", "base", "limiter"},
     "engine": {"headgate", "base", "core", "control", "policy", "store"},
-    # A user of the library like any other; policy, simulate and tune work on files alone, so they need the engine.
-    "cli": {"headgate", "base", "policy", "engine"},
+    # Protocols and sockets: no policies, no engine.
+    "net": {"headgate", "base"},
+    "state": {"headgate", "base"},
+    # Told by the engine, it knows the engine's events and counts.
+    "observe": {"headgate", "base", "core", "control", "engine"},
+    "api": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "state", "observe"},
+    "server": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "state", "observe", "api"},
+    # A user of the library like any other; policy, simulate and tune work on files alone, so they need the engine;
+    # serve starts the server, and the rest ask one.
+    "cli": {"headgate", "base", "policy", "engine", "net", "server"},
 }
 
 # Installed headers may rely on nothing but the standard library. C++ headers have no suffix; these are C's.

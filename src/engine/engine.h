@@ -94,11 +94,42 @@ class Engine {
   // cancel() or the destructor. Returns what cancel() takes, or 0 if it was answered at once.
   using Done = std::function<void(const CheckDecision&)>;
   std::uint64_t check_async(const Check& check, const Done& done);
+  // The same for askers who would rather not make a `done` before they need one. 0: `decision` is the answer.
+  std::uint64_t check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
+                              const std::function<Done()>& make_done);
   // True: it was told so. False: it has been answered, or is just being tried and will be answered either way.
   bool cancel(std::uint64_t waiting);
   // Serves waits and lets leases expire; returns the instant at which something is next due (kMaxTime: nothing).
   Nanos poll();
   [[nodiscard]] std::size_t waiting() const noexcept { return room_.size(); }
+
+  // All of these checks, or none: when one is denied, whatever the others were charged is given back before this
+  // returns. `decisions` are in their order, each as if it had been asked alone. Holds and waits are not for these.
+  // REQUIRES: decisions.size() == checks.size().
+  bool check_all(Nanos now, std::span<const Check> checks, std::span<CheckDecision> decisions);
+  // Gives the cost of the check back to every policy that matches it, as far as it is still charged.
+  void refund(Nanos now, const Check& check);
+
+  // A limit that no policy names but the asker itself. Cells of one space and key are shared by all limits of one
+  // strategy, so a changed limit goes on from what was used.
+  struct OwnLimit {
+    std::string_view space;  // "cl.throttle"
+    std::string_view key;
+    Limit limit;
+  };
+  enum class Use : std::uint8_t { kCharge, kPeek, kRefund };
+  // An Error: the limit cannot be (see validate()), or too many different ones are in use.
+  [[nodiscard]] Result<Decision> check_own(Nanos now, const OwnLimit& own, Units cost, Use use = Use::kCharge);
+
+  // How an agent stands against the built-in limit of each tier, on one channel. Charges nothing.
+  struct TierUsage {
+    std::string_view tier;
+    double limit = 0;
+    double remaining = 0;
+    Nanos reset_after{0};
+    bool overridden = false;
+  };
+  [[nodiscard]] std::vector<TierUsage> tier_usage(std::string_view agent, std::string_view channel);
 
   // Leases. `owner` is the agent that the caller speaks for; empty: anybody who knows the lease.
   [[nodiscard]] Result<Settled> settle(std::string_view lease, std::string_view owner, std::span<const Cost> actual);

@@ -1,0 +1,32 @@
+// What every handler works with, whichever protocol brought the request.
+#pragma once
+
+#include <functional>
+
+#include "api/access.h"
+#include "engine/engine.h"
+#include "observe/notices.h"
+#include "observe/traffic.h"
+#include "state/database.h"
+
+namespace headgate::api {
+
+// All of it outlives the handlers, and is safe for concurrent use.
+struct Service {
+  engine::Engine* engine = nullptr;
+  state::Database* database = nullptr;
+  Access* access = nullptr;
+  observe::Traffic* traffic = nullptr;
+  observe::Notices* notices = nullptr;
+  Clock* clock = nullptr;
+  // Something waits in the engine, or may go on: have it polled now.
+  std::function<void()> wake;
+};
+
+// The one way in for a check: asks the engine, counts, and measures now and then. If the check must wait for room,
+// `later` is called to make what will be told, once, from another thread; then the number to cancel it by is returned
+// and `decision` means nothing. 0: it was answered at once. No `later`: it does not wait.
+std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
+                  engine::CheckDecision& decision, const std::function<engine::Engine::Done()>& later = {});
+
+}  // namespace headgate::api

@@ -1,0 +1,60 @@
+// Unary gRPC calls over HTTP/2, as services see them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "net/http.h"
+#include "net/session.h"
+
+namespace headgate::net {
+
+// https://grpc.io/docs/guides/status-codes: only those we send.
+enum class GrpcStatus : std::uint8_t {
+  kOk = 0,
+  kUnknown = 2,
+  kInvalidArgument = 3,
+  kDeadlineExceeded = 4,
+  kPermissionDenied = 7,
+  kResourceExhausted = 8,
+  kUnimplemented = 12,
+  kInternal = 13,
+  kUnavailable = 14,
+  kUnauthenticated = 16,
+};
+
+struct GrpcCall {
+  std::string_view path;     // "/package.Service/Method"
+  std::string_view message;  // as sent, without its five-byte prefix
+  std::span<const Header> metadata;
+  const Peer* peer = nullptr;
+  Nanos now{0};
+};
+
+struct GrpcAnswer {
+  GrpcStatus status = GrpcStatus::kOk;
+  std::string text;     // for people, when the status is not kOk
+  std::string message;  // serialised
+};
+
+// Shared by all connections of all threads. Answers at once.
+class GrpcHandler {
+ public:
+  virtual ~GrpcHandler() = default;
+  virtual void call(const GrpcCall& call, GrpcAnswer& answer) noexcept = 0;
+};
+
+struct GrpcLimits {
+  std::size_t max_message = 1 << 20;            // kResourceExhausted
+  std::uint32_t max_concurrent_streams = 1000;  //
+  std::uint32_t max_resets_per_second = 200;    // more is a flood: GOAWAY
+  std::size_t max_header_bytes = 16 << 10;
+  std::size_t max_backlog = 4 << 20;  // of answers the peer does not read: reads pause
+};
+
+[[nodiscard]] std::unique_ptr<Session> make_grpc_session(GrpcHandler& handler, const Peer& peer,
+                                                         const GrpcLimits& limits = {});
+
+}  // namespace headgate::net

@@ -1,0 +1,72 @@
+// The Redis protocol, versions 2 and 3, as command handlers see it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "net/session.h"
+
+namespace headgate::net {
+
+// Writes replies in the version the connection speaks.
+class RespWriter {
+ public:
+  RespWriter(std::string& out, int version) noexcept : out_(out), version_(version) {}
+
+  void simple(std::string_view text);  // +OK
+  void error(std::string_view text);   // -ERR ...: the code is part of the text; line breaks become blanks
+  void integer(std::int64_t value);    // :1
+  void bulk(std::string_view text);    // $2 OK
+  void null();                         // $-1, or _ in version 3
+  void array(std::size_t count);       // *n: that many replies follow
+  void map(std::size_t pairs);         // %n in version 3, else *2n
+  void boolean(bool value);            // #t in version 3, else :1
+  [[nodiscard]] int version() const noexcept { return version_; }
+  void set_version(int version) noexcept { version_ = version; }
+
+ private:
+  std::string& out_;
+  int version_;
+};
+
+// Answers one command later, from any thread, exactly once.
+class RespLater {
+ public:
+  virtual ~RespLater() = default;
+  virtual void send(const std::function<void(RespWriter&)>& write) = 0;
+  [[nodiscard]] virtual bool abandoned() const noexcept = 0;
+};
+
+// What a command may do besides writing its reply.
+class RespContext {
+ public:
+  [[nodiscard]] virtual std::shared_ptr<RespLater> later() = 0;  // then nothing is to be written now
+  virtual void quit() = 0;                                       // close after the reply
+  [[nodiscard]] virtual Nanos now() const noexcept = 0;          // steady, of the read that brought the command
+
+ protected:
+  ~RespContext() = default;
+};
+
+// Made for each connection, so it may keep who has signed in.
+class RespCommands {
+ public:
+  virtual ~RespCommands() = default;
+  // Writes exactly one reply (or calls later()). REQUIRES: args is not empty. Text is borrowed; bytes after
+  // `args.back()` need not be readable.
+  virtual void command(std::span<const std::string_view> args, RespWriter& reply, RespContext& context) noexcept = 0;
+};
+
+struct RespLimits {
+  std::size_t max_args = 1024;
+  std::size_t max_bulk = 64 << 10;      // of one argument
+  std::size_t max_command = 256 << 10;  // of all of them, and of an inline command
+};
+
+[[nodiscard]] std::unique_ptr<Session> make_resp_session(std::unique_ptr<RespCommands> commands,
+                                                         const RespLimits& limits = {});
+
+}  // namespace headgate::net

@@ -1,0 +1,55 @@
+// WebSocket (RFC 6455) over a connection that an HTTP request has handed over.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "net/http.h"
+
+namespace headgate::net {
+
+// What a handler may do with its connection. From the connection's own thread only; others go through link().
+class WebSocket {
+ public:
+  virtual void send_text(std::string_view message) = 0;
+  virtual void close(int code, std::string_view reason) = 0;
+  [[nodiscard]] virtual const std::shared_ptr<Link>& link() const noexcept = 0;
+  // Bytes written and not taken by the peer yet.
+  [[nodiscard]] virtual std::size_t backlog() const noexcept = 0;
+  [[nodiscard]] virtual Nanos now() const noexcept = 0;
+
+ protected:
+  ~WebSocket() = default;
+};
+
+// Made for each connection.
+class WebSocketHandler {
+ public:
+  virtual ~WebSocketHandler() = default;
+  virtual void opened(WebSocket& /*socket*/) noexcept {}
+  // A whole text message, valid UTF-8, followed by Session::kSlack readable bytes.
+  virtual void message(WebSocket& socket, std::string_view text) noexcept = 0;
+  virtual void closed() noexcept {}
+};
+
+struct WebSocketLimits {
+  std::size_t max_message = 64 << 10;  // 1009
+  std::size_t max_backlog = 1 << 20;   // a peer that reads too slowly is closed: 1008
+  Nanos ping_every{std::chrono::seconds{30}};
+  Nanos pong_within{std::chrono::seconds{30}};  // after a ping, or it is gone
+};
+
+// The session that follows the 101 answer. To reach it from another thread, a handler posts to its link and calls
+// as_websocket() on the session it is given there.
+[[nodiscard]] std::unique_ptr<Session> make_websocket_session(std::unique_ptr<WebSocketHandler> handler,
+                                                              const WebSocketLimits& limits = {});
+[[nodiscard]] WebSocket* as_websocket(Session& session) noexcept;  // nullptr: it is something else
+
+// Whether the request asks for a WebSocket, and properly so.
+enum class Upgrade : std::uint8_t { kNo, kYes, kBadVersion, kBad };
+[[nodiscard]] Upgrade websocket_upgrade(const HttpRequest& request) noexcept;
+// The head of the answer that accepts it. REQUIRES: websocket_upgrade(request) == kYes.
+[[nodiscard]] std::string websocket_accept_head(const HttpRequest& request);
+
+}  // namespace headgate::net

@@ -1,0 +1,82 @@
+// What the server has to tell besides its answers, handed from the threads that check to those who listen.
+//
+// An alert manager, a dashboard, a WebSocket of the agent concerned: each is one more NoticeSink.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/event.h"
+#include "headgate/result.h"
+
+namespace headgate::observe {
+
+// An engine::Event that owns its text, or one of the server's own.
+struct Notice {
+  std::uint64_t id = 0;  // counts up
+  std::string kind;      // "violation", "escalation", "emergency", "store_trouble", ...
+  Nanos time{0};         // wall clock
+  std::string agent;
+  std::string operation;
+  std::string policy_id;
+  std::string to;
+  std::string text;
+  double value = 0;
+};
+// One JSON object, as webhooks and /api/events send it.
+[[nodiscard]] std::string to_json(const Notice& notice);
+
+// Called by the notices' own thread, one notice at a time.
+class NoticeSink {
+ public:
+  virtual ~NoticeSink() = default;
+  virtual void on_notice(const Notice& notice) = 0;
+};
+
+// Safe for concurrent use. on_event() never waits for a sink: what does not fit the queue is dropped and counted.
+class Notices final : public engine::EventSink {
+ public:
+  static constexpr std::size_t kMostQueued = 10'000;
+  Notices();
+  ~Notices() override;  // tells what is queued, then ends
+
+  // Before the first event.
+  void add(std::shared_ptr<NoticeSink> sink);
+  void on_event(const engine::Event& event) noexcept override;
+  void tell(Notice notice) noexcept;
+  [[nodiscard]] std::uint64_t dropped() const noexcept;
+  [[nodiscard]] std::uint64_t told() const noexcept;
+  // Returns when everything told so far has reached the sinks.
+  void flush();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Writes each to the log.
+[[nodiscard]] std::shared_ptr<NoticeSink> make_log_sink();
+
+struct WebhookOptions {
+  std::string url;     // http:// or https://
+  std::string secret;  // of the HMAC-SHA256 in X-Headgate-Signature: "sha256=<hex>" over "<timestamp>.<body>"
+  std::vector<std::string> kinds;  // empty: all but warnings and single violations
+  int attempts = 5;                // with 1, 2, 4, ... seconds between them, and jitter
+  Nanos timeout{std::chrono::seconds{5}};
+  std::size_t queue = 1'000;  // the oldest is dropped when full, and counted
+};
+struct WebhookCounts {
+  std::uint64_t delivered = 0;
+  std::uint64_t failed = 0;  // after all attempts
+  std::uint64_t dropped = 0;
+  std::uint64_t queued = 0;
+};
+class WebhookSink : public NoticeSink {
+ public:
+  [[nodiscard]] virtual WebhookCounts counts() const noexcept = 0;
+};
+[[nodiscard]] Result<std::shared_ptr<WebhookSink>> make_webhook_sink(const WebhookOptions& options);
+
+}  // namespace headgate::observe

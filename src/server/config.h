@@ -1,0 +1,55 @@
+// The server's configuration: defaults, then the file, then HEADGATE_* variables, then flags.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/access.h"
+#include "headgate/limiter.h"
+#include "headgate/result.h"
+#include "net/http.h"
+#include "net/io.h"
+#include "observe/log.h"
+#include "observe/notices.h"
+
+namespace headgate::server {
+
+struct Config {
+  std::string listen_http = "127.0.0.1:7070";  // "off": none
+  std::string listen_resp = "127.0.0.1:7379";
+  std::string listen_grpc = "127.0.0.1:7071";
+  std::string data = "./headgate-data";
+  std::vector<std::string> policies;  // empty: the built-in tier limits
+  int threads = 0;                    // 0: one per core
+  api::Auth auth = api::Auth::kLocal;
+  std::vector<std::string> hosts;
+  net::TlsFiles tls;
+  std::size_t max_cells = 10'000'000;
+  AtCap at_cap = AtCap::kRefuseNew;
+  Nanos snapshot_every{std::chrono::minutes{1}};  // 0: only on shutdown
+  bool sensors = false;                           // whether this machine's own load counts
+  observe::LogOptions log;
+  observe::WebhookOptions webhook;  // no url: none
+  Nanos drain_within{std::chrono::seconds{10}};
+  std::size_t max_connections = 20'000;
+  std::size_t max_body = 1 << 20;
+  Nanos idle{std::chrono::seconds{75}};
+  Nanos request_within{std::chrono::seconds{10}};
+};
+
+// Where values come from besides the defaults; later ones win.
+struct ConfigSources {
+  std::string file;                                // empty: none
+  std::map<std::string, std::string> environment;  // HEADGATE_LISTEN_HTTP and so on; others are not looked at
+  std::map<std::string, std::string> flags;        // "listen.http" → text; lists are separated by commas
+};
+// Everything wrong with it at once, one line each, with file, line and column where there is one.
+[[nodiscard]] Result<Config> read_config(const ConfigSources& sources);
+// The HEADGATE_* variables of this process.
+[[nodiscard]] std::map<std::string, std::string> headgate_environment();
+// As a document that read_config() takes, every key with what it does; secrets are left out.
+[[nodiscard]] std::string print_config(const Config& config);
+
+}  // namespace headgate::server

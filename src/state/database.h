@@ -1,0 +1,109 @@
+// What a server must not forget, in one SQLite file: tokens, the audit log, policy versions, and what operators have
+// set.
+//
+// Safe for concurrent use; every call is one transaction, on disk when it returns. Nothing here is on the path of a
+// check but identify(), which answers from memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headgate/clock.h"
+#include "headgate/result.h"
+
+namespace headgate::state {
+
+enum class Role : std::uint8_t { kAgent, kViewer, kAdmin };
+[[nodiscard]] const char* to_string(Role role) noexcept;
+[[nodiscard]] std::optional<Role> role_of(std::string_view text) noexcept;
+
+// Times are wall clock throughout.
+struct Token {
+  std::string id;  // public: names it in lists and in the audit log
+  Role role = Role::kAgent;
+  std::string agent;  // with kAgent: the only one it speaks for
+  std::string name;   // for people
+  Nanos created{0};
+  Nanos expires{0};  // 0: never
+};
+struct NewToken {
+  Token token;
+  std::string secret;  // "hg_" and 256 random bits; shown once, kept nowhere
+};
+
+struct AuditEntry {
+  std::int64_t id = 0;  // given by the database
+  Nanos time{0};
+  std::string who;     // a token's name or id, "cli", "signal", "files", "load"
+  std::string action;  // "override.set", "emergency.on", "policies.replace", ...
+  std::string target;  // agent, policy id, token id
+  std::string before;  // JSON; empty: nothing
+  std::string after;
+};
+
+struct PolicyVersion {
+  std::int64_t id = 0;
+  Nanos time{0};
+  std::string who;
+  std::string source;  // "files", "api", "rollback"
+  std::string note;
+  std::string text;  // the whole document as it was put in force
+};
+
+// One setting: a section ("override", "exempt", "emergency", "tiers", "policy"), a key in it, a JSON value.
+struct Setting {
+  std::string section;
+  std::string key;
+  std::optional<std::string> value;  // nullopt: remove it
+};
+
+class Database {
+ public:
+  // Made if it is not there; brought up to date if it is older. One that is newer than this program, or not a database
+  // of ours, is refused and left alone. ":memory:" for tests.
+  [[nodiscard]] static Result<std::unique_ptr<Database>> open(const std::string& path);
+  virtual ~Database() = default;
+
+  struct TokenRequest {
+    Role role = Role::kAgent;
+    std::string agent;
+    std::string name;
+    Nanos ttl{0};  // 0: for good
+  };
+  [[nodiscard]] virtual Result<NewToken> create_token(const TokenRequest& request, const std::string& by,
+                                                      Nanos now) = 0;
+  // Who has this secret; nullopt: nobody, or it has expired. Compares hashes in constant time, reads no file.
+  [[nodiscard]] virtual std::optional<Token> identify(std::string_view secret, Nanos now) const = 0;
+  [[nodiscard]] virtual std::vector<Token> tokens() const = 0;
+  // False: there is none of that id.
+  [[nodiscard]] virtual Result<bool> revoke_token(const std::string& id, const std::string& by, Nanos now) = 0;
+
+  // All of these settings and the entry, or none.
+  [[nodiscard]] virtual Result<void> change(std::span<const Setting> settings, const AuditEntry& entry) = 0;
+  [[nodiscard]] virtual std::vector<Setting> settings(std::string_view section) const = 0;
+
+  struct AuditQuery {
+    std::size_t limit = 100;
+    std::int64_t before = 0;  // entries with a smaller id; 0: from the newest
+    std::string action;       // empty: all; "override." all that begin so
+  };
+  [[nodiscard]] virtual std::vector<AuditEntry> audit(const AuditQuery& query) const = 0;
+
+  // Keeps the newest kMostVersions. Together with settings and an audit entry, all or none. Returns its id.
+  static constexpr std::size_t kMostVersions = 200;
+  [[nodiscard]] virtual Result<std::int64_t> add_version(const PolicyVersion& version,
+                                                         std::span<const Setting> settings,
+                                                         const AuditEntry& entry) = 0;
+  // Newest first, without their text.
+  [[nodiscard]] virtual std::vector<PolicyVersion> versions(std::size_t limit) const = 0;
+  [[nodiscard]] virtual std::optional<PolicyVersion> version(std::int64_t id) const = 0;
+
+  [[nodiscard]] virtual Result<void> ping() const = 0;  // can it still be written to?
+};
+
+}  // namespace headgate::state
