@@ -6,6 +6,8 @@
 // whole or not at all, from the next check on.
 #pragma once
 
+#include <absl/functional/function_ref.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -88,6 +90,8 @@ class Engine {
   // set.
   [[nodiscard]] CheckDecision check(const Check& check) { return check_at(clock_->now(), check); }
   [[nodiscard]] CheckDecision check_at(Nanos now, const Check& check);
+  // In place, since a decision is large. REQUIRES: `decision` is new.
+  void check_at(Nanos now, const Check& check, CheckDecision& decision) { judge(now, check, Asker::kNow, decision); }
 
   // The same, but a check that may queue waits for room: in order of priority, then arrival, until its policy's
   // max_wait (or the check's own, if that is shorter) is over. `done` is called exactly once, from here, poll(),
@@ -96,7 +100,7 @@ class Engine {
   std::uint64_t check_async(const Check& check, const Done& done);
   // The same for askers who would rather not make a `done` before they need one. 0: `decision` is the answer.
   std::uint64_t check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
-                              const std::function<Done()>& make_done);
+                              absl::FunctionRef<Done()> make_done);
   // True: it was told so. False: it has been answered, or is just being tried and will be answered either way.
   bool cancel(std::uint64_t waiting);
   // Serves waits and lets leases expire; returns the instant at which something is next due (kMaxTime: nothing).

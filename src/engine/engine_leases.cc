@@ -210,7 +210,7 @@ std::uint64_t Engine::check_async(const Check& check, const Done& done) {
 }
 
 std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
-                                    const std::function<Done()>& make_done) {
+                                    absl::FunctionRef<Done()> make_done) {
   const std::uint64_t kicks = room_.kicks();
   judge(now, check, Asker::kMayWait, decision);
   if (!decision.waits || check.peek) return 0;
