@@ -23,10 +23,12 @@ struct Service {
   std::function<void()> wake;
 };
 
-// The one way in for a check: asks the engine, counts, and measures now and then. If the check must wait for room,
-// `later` is called to make what will be told, once, from another thread; then the number to cancel it by is returned
-// and `decision` means nothing. 0: it was answered at once. No `later`: it does not wait.
+// The one way in for a check: asks the engine, counts, and measures now and then. REQUIRES: `decision` is new.
+void ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
+         engine::CheckDecision& decision);
+// The same, but if the check must wait for room, `later` is called to make what will be told, once, from another
+// thread; then the number to cancel it by is returned and `decision` means nothing. 0: it was answered at once.
 std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
-                  engine::CheckDecision& decision, const std::function<engine::Engine::Done()>& later = {});
+                  engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later);
 
 }  // namespace headgate::api

@@ -152,6 +152,16 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const double* amoun
   return room;
 }
 
+void Engine::amounts_of(const Check& check, const Ruleset& rules, double* amounts) noexcept {
+  for (std::size_t unit = 0; unit < rules.units.size(); ++unit) amounts[unit] = -1;
+  if (check.costs.empty()) amounts[0] = 1;
+  for (const Cost& cost : check.costs) {
+    for (std::size_t unit = 0; unit < rules.units.size(); ++unit) {
+      if (rules.units[unit] == cost.unit) amounts[unit] = std::max(amounts[unit], 0.0) + cost.amount;
+    }
+  }
+}
+
 CheckDecision Engine::check_at(Nanos now, const Check& check) {
   CheckDecision decision;
   judge(now, check, Asker::kNow, decision);
@@ -192,13 +202,7 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
   }
 
   std::array<double, kMaxUnits> amounts;
-  for (std::size_t unit = 0; unit < state.rules->units.size(); ++unit) amounts[unit] = -1;
-  if (check.costs.empty()) amounts[0] = 1;
-  for (const Cost& cost : check.costs) {
-    for (std::size_t unit = 0; unit < state.rules->units.size(); ++unit) {
-      if (state.rules->units[unit] == cost.unit) amounts[unit] = std::max(amounts[unit], 0.0) + cost.amount;
-    }
-  }
+  amounts_of(check, *state.rules, amounts.data());
   Plan plan;
   bool fits = add_to_plan(state, fields, amounts.data(), false, plan, decision);
   if (fits && !check.parent_session.empty()) {

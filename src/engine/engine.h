@@ -6,6 +6,8 @@
 // whole or not at all, from the next check on.
 #pragma once
 
+#include <absl/functional/function_ref.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -88,6 +90,8 @@ class Engine {
   // set.
   [[nodiscard]] CheckDecision check(const Check& check) { return check_at(clock_->now(), check); }
   [[nodiscard]] CheckDecision check_at(Nanos now, const Check& check);
+  // In place, since a decision is large. REQUIRES: `decision` is new.
+  void check_at(Nanos now, const Check& check, CheckDecision& decision) { judge(now, check, Asker::kNow, decision); }
 
   // The same, but a check that may queue waits for room: in order of priority, then arrival, until its policy's
   // max_wait (or the check's own, if that is shorter) is over. `done` is called exactly once, from here, poll(),
@@ -96,7 +100,7 @@ class Engine {
   std::uint64_t check_async(const Check& check, const Done& done);
   // The same for askers who would rather not make a `done` before they need one. 0: `decision` is the answer.
   std::uint64_t check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
-                              const std::function<Done()>& make_done);
+                              absl::FunctionRef<Done()> make_done);
   // True: it was told so. False: it has been answered, or is just being tried and will be answered either way.
   bool cancel(std::uint64_t waiting);
   // Serves waits and lets leases expire; returns the instant at which something is next due (kMaxTime: nothing).
@@ -110,16 +114,19 @@ class Engine {
   // Gives the cost of the check back to every policy that matches it, as far as it is still charged.
   void refund(Nanos now, const Check& check);
 
-  // A limit that no policy names but the asker itself. Cells of one space and key are shared by all limits of one
-  // strategy, so a changed limit goes on from what was used.
+  // Limits that no policy names but the asker itself.
+  //
+  // CL.THROTTLE: a bucket as redis-cell has it. Different numbers for one key go on from what was used, as they do
+  // there. A quantity of 0 looks and charges nothing. An Error: the numbers make no bucket.
+  [[nodiscard]] Result<Decision> throttle(Nanos now, std::string_view key, const Gcra& bucket, Units quantity);
+  // Any strategy but concurrency; other numbers are another cell.
   struct OwnLimit {
-    std::string_view space;  // "cl.throttle"
+    std::string_view space;  // keeps the keys of different askers apart
     std::string_view key;
-    Limit limit;
+    const Limit& limit;
   };
   enum class Use : std::uint8_t { kCharge, kPeek, kRefund };
-  // An Error: the limit cannot be (see validate()), or too many different ones are in use.
-  [[nodiscard]] Result<Decision> check_own(Nanos now, const OwnLimit& own, Units cost, Use use = Use::kCharge);
+  [[nodiscard]] Decision check_own(Nanos now, const OwnLimit& own, Units cost, Use use = Use::kCharge);
 
   // How an agent stands against the built-in limit of each tier, on one channel. Charges nothing.
   struct TierUsage {
@@ -200,6 +207,9 @@ class Engine {
   [[nodiscard]] bool take_lease(Nanos now, const Check& check, const Plan& plan, const store::Applied& applied,
                                 CheckDecision& decision);
   void note_unknown(const Check& check, Nanos wall);
+  // The cost of a check by unit of the rules; negative: it has none of that unit.
+  static void amounts_of(const Check& check, const Ruleset& rules, double* amounts) noexcept;
+  [[nodiscard]] Decision apply_own(Nanos now, const store::Charge& charge, Use use);
   void tell(const Event& event) const noexcept {
     if (sink_ != nullptr) sink_->on_event(event);
   }

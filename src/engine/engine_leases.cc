@@ -203,14 +203,17 @@ Result<Nanos> Engine::renew(std::string_view id, std::string_view owner) {
 }
 
 std::uint64_t Engine::check_async(const Check& check, const Done& done) {
-  const Nanos now = clock_->now();
-  const std::uint64_t kicks = room_.kicks();
   CheckDecision decision;
+  const std::uint64_t waiting = check_or_wait(clock_->now(), check, decision, [&] { return done; });
+  if (waiting == 0) done(decision);
+  return waiting;
+}
+
+std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
+                                    absl::FunctionRef<Done()> make_done) {
+  const std::uint64_t kicks = room_.kicks();
   judge(now, check, Asker::kMayWait, decision);
-  if (!decision.waits || check.peek) {
-    done(decision);
-    return 0;
-  }
+  if (!decision.waits || check.peek) return 0;
   Nanos patience = decision.patience_;
   if (check.max_wait > Nanos{0}) patience = std::min(patience, check.max_wait);
   // A wait that cannot end in time is over at once; but a slot may come free at any moment.
@@ -224,7 +227,7 @@ std::uint64_t Engine::check_async(const Check& check, const Done& done) {
     auto waiting = std::make_shared<WaitingRoom::Waiting>();
     waiting->line = decision.line_;
     waiting->check = OwnedCheck(check);
-    waiting->done = done;
+    waiting->done = make_done();
     waiting->since = now;
     waiting->deadline = now + patience;
     waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
@@ -234,7 +237,6 @@ std::uint64_t Engine::check_async(const Check& check, const Done& done) {
     decision.why = Why::kQueueFull;
   }
   after_denial(now, check, decision);
-  done(decision);
   return 0;
 }
 

@@ -1,0 +1,60 @@
+#include <string>
+
+#include "api/service.h"
+
+namespace headgate::api {
+
+namespace {
+
+void count(const Service& service, observe::Protocol protocol, std::string_view agent,
+           const engine::CheckDecision& decision, Nanos took) noexcept {
+  observe::Answered answered;
+  answered.protocol = protocol;
+  answered.agent = agent;
+  answered.allowed = decision.allowed;
+  answered.error = decision.why == engine::Why::kInvalid;
+  answered.took = took;
+  service.traffic->add(answered, decision.wall);
+}
+
+// Measures what runs while it lives, if it is one to be measured.
+class Watch {
+ public:
+  explicit Watch(const Service& service)
+      : clock_(service.traffic->measures() ? service.clock : nullptr),
+        start_(clock_ != nullptr ? clock_->now() : Nanos{0}) {}
+  [[nodiscard]] Nanos took() const { return clock_ != nullptr ? clock_->now() - start_ : Nanos{-1}; }
+
+ private:
+  Clock* clock_;
+  Nanos start_;
+};
+
+}  // namespace
+
+void ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
+         engine::CheckDecision& decision) {
+  const Watch watch(service);
+  service.engine->check_at(now, check, decision);
+  count(service, protocol, check.agent, decision, watch.took());
+}
+
+std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
+                  engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
+  const Watch watch(service);
+  const auto counted = [&]() -> engine::Engine::Done {
+    return [&service, protocol, agent = std::string(check.agent), done = later()](const engine::CheckDecision& answer) {
+      count(service, protocol, agent, answer, Nanos{-1});
+      done(answer);
+    };
+  };
+  const std::uint64_t waiting = service.engine->check_or_wait(now, check, decision, counted);
+  if (waiting == 0) {
+    count(service, protocol, check.agent, decision, watch.took());
+  } else {
+    service.wake();
+  }
+  return waiting;
+}
+
+}  // namespace headgate::api

@@ -1,0 +1,201 @@
+// Limits that the asker names, several checks at once, and what is given back.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "engine/engine.h"
+#include "engine/plan.h"
+
+namespace headgate::engine {
+
+using policy::Dimension;
+using policy::Fields;
+
+namespace {
+
+// Buckets that this thread has compiled lately: callers of CL.THROTTLE name the same few again and again. A cell knows
+// no limit, only its state, so whose numbers judge it is the caller's business.
+class Buckets {
+ public:
+  // nullptr: no such bucket can be; `error` says why.
+  const store::LiveLimit* find(const Gcra& bucket, std::optional<Error>& error) {
+    const std::uint64_t mixed = static_cast<std::uint64_t>(bucket.max_burst) * 0x9E3779B97F4A7C15u ^
+                                static_cast<std::uint64_t>(bucket.count) * 0xC2B2AE3D27D4EB4Fu ^
+                                static_cast<std::uint64_t>(bucket.period.count()) * 0x165667B19E3779F9u;
+    Entry& entry = entries_[mixed >> 58];
+    if (entry.live && entry.bucket.max_burst == bucket.max_burst && entry.bucket.count == bucket.count &&
+        entry.bucket.period == bucket.period) [[likely]] {
+      return &*entry.live;
+    }
+    Result<Limit> limit = Limit::gcra(bucket);
+    if (!limit) {
+      error = std::move(limit).error();
+      return nullptr;
+    }
+    entry.bucket = bucket;
+    entry.live.emplace(core::compile(*limit));
+    return &*entry.live;
+  }
+
+ private:
+  struct Entry {
+    Gcra bucket;
+    std::optional<store::LiveLimit> live;
+  };
+  std::array<Entry, 64> entries_;
+};
+
+Decision decision_of(const core::Outcome& outcome) noexcept {
+  Decision decision;
+  decision.limit = outcome.limit;
+  decision.remaining = outcome.remaining;
+  decision.reset_after = outcome.reset_after;
+  decision.delay = outcome.delay;
+  decision.burst = outcome.burst;
+  decision.retry_after = outcome.wait;
+  if (outcome.fits()) {
+    decision.verdict = Verdict::kAllowed;
+  } else {
+    decision.verdict = outcome.wait == kNever ? Verdict::kNever : Verdict::kNotYet;
+    decision.reason = outcome.wait == kNever ? Reason::kCostExceedsLimit : Reason::kLimited;
+  }
+  return decision;
+}
+
+}  // namespace
+
+Decision Engine::apply_own(Nanos now, const store::Charge& charge, Use use) {
+  const Nanos wall = clock_->wall(now);
+  core::Outcome outcome;
+  const store::Effect effect = use == Use::kCharge ? store::Effect::kCharge : store::Effect::kNone;
+  const store::Applied applied = store_.apply({&charge, 1}, {now, wall, effect}, {&outcome, 1});
+  Decision decision = decision_of(outcome);
+  if (applied.store_full) {
+    decision.verdict = Verdict::kNotYet;
+    decision.reason = Reason::kTooManyKeys;
+    decision.retry_after = std::chrono::seconds{1};
+  }
+  return decision;
+}
+
+Result<Decision> Engine::throttle(Nanos now, std::string_view key, const Gcra& bucket, Units quantity) {
+  now = std::clamp(now, Nanos{0}, kMaxTime);
+  thread_local Buckets buckets;
+  std::optional<Error> error;
+  const store::LiveLimit* live = buckets.find(bucket, error);
+  if (live == nullptr) return std::move(*error);
+  if (quantity < 0) {
+    return Error{ErrorCode::kInvalidArgument, "quantity must be at least 0, got " + std::to_string(quantity)};
+  }
+  static constexpr base::Hash128 kSpace{0x48656164676174D5u, 0x436C54687274746Cu};
+  const base::Hash128 cell = base::mix(kSpace, hasher_(key));
+  bool done = false;
+  const core::Outcome outcome = store_.try_one(cell, *live, quantity, now, 0, done);
+  if (done) [[likely]]
+    return decision_of(outcome);
+  store::Charge charge;
+  charge.key = cell;
+  charge.limit = live;
+  charge.cost = quantity;
+  return apply_own(now, charge, Use::kCharge);
+}
+
+Decision Engine::check_own(Nanos now, const OwnLimit& own, Units cost, Use use) {
+  now = std::clamp(now, Nanos{0}, kMaxTime);
+  const store::LiveLimit live(core::compile(own.limit));
+  store::Charge charge;
+  charge.key = base::mix(base::mix(hasher_(own.space), hasher_(own.key)), hasher_(own.limit.describe()));
+  charge.limit = &live;
+  charge.cost = cost;
+  if (use == Use::kRefund) {
+    const Nanos at = live.current().follows_wall() ? clock_->wall(now) : now;
+    store_.refund(charge, at, at);
+    charge.cost = 0;
+    use = Use::kPeek;
+  }
+  return apply_own(now, charge, use);
+}
+
+bool Engine::check_all(Nanos now, std::span<const Check> checks, std::span<CheckDecision> decisions) {
+  // Held until all of them are known to fit. The last one need not be: nothing after it can fail.
+  std::vector<std::string> holds;
+  bool allowed = true;
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    Check check = checks[i];
+    check.hold = allowed && !check.peek && i + 1 < checks.size();
+    check.peek = check.peek || !allowed;
+    judge(now, check, Asker::kNow, decisions[i]);
+    allowed = allowed && decisions[i].allowed;
+    if (check.hold && !decisions[i].lease.empty()) holds.push_back(std::move(decisions[i].lease));
+    if (check.hold) decisions[i].lease.clear();
+  }
+  for (const std::string& hold : holds) {
+    if (allowed) {
+      (void)settle(hold, {}, {});  // as it was charged
+    } else {
+      (void)release(hold, {});
+    }
+  }
+  return allowed;
+}
+
+void Engine::refund(Nanos now, const Check& check) {
+  now = std::clamp(now, Nanos{0}, kMaxTime);
+  CheckDecision decision;
+  decision.state_ = state_->pin();
+  const State& state = *decision.state_;
+  Fields fields(check, hasher_);
+  fields.set_tier(state.rules->rules.classify(check.operation).tier);
+  std::array<double, kMaxUnits> amounts;
+  amounts_of(check, *state.rules, amounts.data());
+  Plan plan;
+  if (!add_to_plan(state, fields, amounts.data(), false, plan, decision)) return;
+  const Nanos wall = clock_->wall(now);
+  for (const store::Charge& charge : plan.charges) {
+    const core::CompiledLimit& limit = charge.limit->current();
+    // When it was charged nobody says: the oldest of a window's units are given back first, since those come back the
+    // soonest anyway.
+    const Nanos at = limit.follows_wall() ? wall : now;
+    const Nanos charged = limit.strategy == Strategy::kSlidingWindow ? at - limit.numbers.log.window + Nanos{1} : at;
+    store_.refund(charge, charged, at);
+  }
+  room_.kick();
+}
+
+std::vector<Engine::TierUsage> Engine::tier_usage(std::string_view agent, std::string_view channel) {
+  std::vector<TierUsage> usages;
+  const Nanos now = clock_->now();
+  const Nanos wall = clock_->wall(now);
+  for (int i = 0; i < policy::kTierCount; ++i) {
+    const auto tier = static_cast<policy::Tier>(i);
+    Check check;
+    check.agent = agent;
+    check.channel = channel;
+    check.operation = policy::to_string(tier);
+    CheckDecision decision;
+    decision.state_ = state_->pin();
+    const State& state = *decision.state_;
+    Fields fields(check, hasher_);
+    fields.set_tier(tier);
+    std::array<double, kMaxUnits> amounts;
+    amounts_of(check, *state.rules, amounts.data());
+    Plan plan;
+    if (!add_to_plan(state, fields, amounts.data(), false, plan, decision)) continue;
+    for (const Judged& judged : decision.judged) {
+      if (!decision.policy(judged).tier || judged.count == 0) continue;
+      store::Charge charge = plan.charges[judged.first];
+      charge.cost = 0;
+      core::Outcome outcome;
+      (void)store_.apply({&charge, 1}, {now, wall, store::Effect::kNone}, {&outcome, 1});
+      TierUsage& usage = usages.emplace_back();
+      usage.tier = policy::to_string(tier);
+      usage.limit = static_cast<double>(outcome.limit) * plan.limits[judged.first]->unit;
+      usage.remaining = static_cast<double>(outcome.remaining) * plan.limits[judged.first]->unit;
+      usage.reset_after = outcome.reset_after;
+      usage.overridden = judged.own != nullptr;
+    }
+  }
+  return usages;
+}
+
+}  // namespace headgate::engine
