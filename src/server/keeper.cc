@@ -1,0 +1,82 @@
+#include "server/keeper.h"
+
+#include <algorithm>
+
+namespace headgate::server {
+
+namespace {
+constexpr Nanos kSecond = std::chrono::seconds{1};
+}  // namespace
+
+Keeper::Keeper(engine::Engine& engine, KeeperOptions options) : engine_(engine), options_(std::move(options)) {}
+
+Keeper::~Keeper() {
+  {
+    const std::lock_guard guard(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Keeper::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Keeper::wake() {
+  {
+    const std::lock_guard guard(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_one();
+}
+
+void Keeper::run() {
+  Nanos next_second = engine_.clock().now();
+  for (;;) {
+    Nanos due = engine_.poll();
+    const Nanos now = engine_.clock().now();
+    if (now >= next_second) {
+      // Seconds that were slept through are not made up for.
+      next_second = std::max(next_second + kSecond, now);
+      if (options_.sensors) engine_.observe_load(sensors_.sample(now));
+      engine_.maintain();
+      if (options_.every_second) options_.every_second(engine_.clock().wall(now));
+    }
+    due = std::min(due, next_second);
+    std::unique_lock guard(mutex_);
+    changed_.wait_for(guard, std::max(due - now, Nanos{0}), [this] { return woken_ || ending_; });
+    if (ending_) return;
+    woken_ = false;
+  }
+}
+
+Repeating::Repeating(Nanos every, std::function<void()> work)
+    : every_(every), work_(std::move(work)), thread_([this] { run(); }) {}
+
+Repeating::~Repeating() {
+  {
+    const std::lock_guard guard(mutex_);
+    ending_ = true;
+  }
+  ended_.notify_one();
+  thread_.join();
+}
+
+void Repeating::run() {
+  for (;;) {
+    {
+      std::unique_lock guard(mutex_);
+      if (every_ > Nanos{0}) {
+        ended_.wait_for(guard, every_, [this] { return ending_; });
+      } else {
+        ended_.wait(guard, [this] { return ending_; });
+      }
+    }
+    work_();
+    const std::lock_guard guard(mutex_);
+    if (ending_) return;
+  }
+}
+
+}  // namespace headgate::server

@@ -1,0 +1,64 @@
+// The Keeper does what must happen by itself: it serves checks that wait, ends leases whose time is over, sweeps cells,
+// reads the sensors, and counts the seconds.
+//
+// One thread of its own. wake() may be called by anyone, and costs a lock and a notification.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "control/sensors.h"
+#include "engine/engine.h"
+
+namespace headgate::server {
+
+struct KeeperOptions {
+  bool sensors = false;
+  std::function<void(Nanos wall)> every_second;
+};
+
+class Keeper {
+ public:
+  Keeper(engine::Engine& engine, KeeperOptions options);
+  ~Keeper();  // ends the thread
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  void start();
+  void wake();
+
+ private:
+  void run();
+
+  engine::Engine& engine_;
+  KeeperOptions options_;
+  control::Sensors sensors_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool woken_ = false;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+// Does something every so often, and once more at the end.
+class Repeating {
+ public:
+  Repeating(Nanos every, std::function<void()> work);  // every 0: only at the end
+  ~Repeating();
+  Repeating(const Repeating&) = delete;
+  Repeating& operator=(const Repeating&) = delete;
+
+ private:
+  void run();
+
+  Nanos every_;
+  std::function<void()> work_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace headgate::server

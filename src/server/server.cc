@@ -1,0 +1,277 @@
+#include "server/server.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "api/http_api.h"
+#include "api/policies.h"
+#include "api/ratelimit_service.h"
+#include "api/resp_api.h"
+#include "api/websocket_api.h"
+#include "control/descriptor.h"
+#include "control/watch.h"
+#include "net/grpc.h"
+#include "net/resp.h"
+#include "observe/traffic.h"
+#include "server/keeper.h"
+
+namespace headgate::server {
+
+namespace {
+
+using observe::log;
+using observe::LogLevel;
+
+// Held for as long as the server lives, so that no second one writes to the same folder.
+Result<control::Descriptor> lock_data(const std::string& data) {
+  const std::string path = data + "/lock";
+  control::Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (file.get() < 0) return Error{ErrorCode::kIo, fmt::format("{}: {}", path, std::strerror(errno))};
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Error{ErrorCode::kIo,
+                 fmt::format("{}: another server is using this folder; stop it, or give this one a folder "
+                             "of its own with --data",
+                             data)};
+  }
+  return file;
+}
+
+Result<void> make_data(const std::string& data) {
+  std::error_code error;
+  std::filesystem::create_directories(data, error);
+  if (error) return Error{ErrorCode::kIo, fmt::format("data {}: {}", data, error.message())};
+  // Tokens' hashes and the audit log are nobody else's business.
+  if (::chmod(data.c_str(), 0700) != 0) {
+    return Error{ErrorCode::kIo, fmt::format("data {}: {}", data, std::strerror(errno))};
+  }
+  return {};
+}
+
+// Everything in the order in which it is made; it goes in the opposite one.
+class Running final : public Server {
+ public:
+  explicit Running(const Config& config) : config_(config) {}
+  ~Running() override { stop(); }
+
+  Result<void> open(const Inherited& inherited) {
+    if (Result<void> made = make_data(config_.data); !made) return made;
+    Result<control::Descriptor> lock = lock_data(config_.data);
+    if (!lock) return std::move(lock).error();
+    lock_ = std::move(*lock);
+    Result<std::unique_ptr<state::Database>> database = state::Database::open(database_path());
+    if (!database) return std::move(database).error();
+    database_ = std::move(*database);
+
+    notices_ = std::make_unique<observe::Notices>();
+    engine::EngineOptions options;
+    options.max_cells = config_.max_cells;
+    options.at_cap = config_.at_cap;
+    options.sink = notices_.get();
+    engine_ = std::make_unique<engine::Engine>(options);
+    clock_ = &engine_->clock();
+    const Nanos wall = clock_->wall(clock_->now());
+    access_ = std::make_unique<api::Access>(*database_,
+                                            api::AccessOptions{.auth = config_.auth, .hosts = config_.hosts}, *clock_);
+    Result<std::string> token = api::ensure_admin_token(*database_, config_.data, wall);
+    if (!token) return std::move(token).error();
+
+    keeper_ =
+        std::make_unique<Keeper>(*engine_, KeeperOptions{.sensors = config_.sensors, .every_second = [this](Nanos now) {
+                                                           traffic_.tick(now);
+                                                           api_->tick();
+                                                         }});
+    service_ = {.engine = engine_.get(),
+                .database = database_.get(),
+                .access = access_.get(),
+                .traffic = &traffic_,
+                .notices = notices_.get(),
+                .clock = clock_,
+                .wake = [this] { keeper_->wake(); }};
+
+    policies_ = std::make_unique<api::Policies>(service_, config_.policies);
+    if (const api::Policies::Changed changed = policies_->start(); !changed.ok()) {
+      return Error{ErrorCode::kInvalidArgument, changed.text()};
+    }
+    restore_cells();
+    for (const std::string& problem : api::restore_settings(service_)) {
+      log(LogLevel::kError, "a setting could not be restored", {{"problem", problem}});
+    }
+    return listen(inherited, wall);
+  }
+
+  [[nodiscard]] std::string address(std::string_view listener) const override { return io_->address(listener); }
+
+  [[nodiscard]] std::string sign_in_link() override {
+    return fmt::format("{}://{}/?code={}", config_.tls.enabled() ? "https" : "http", address("http"),
+                       access_->new_code());
+  }
+
+  void reload(std::string_view why) override {
+    const api::Policies::Changed changed = policies_->reload(std::string(why));
+    if (changed.ok()) {
+      log(LogLevel::kInfo, "policies reloaded", {{"why", why}, {"version", changed.version}});
+    } else {
+      log(LogLevel::kError, "policies not reloaded; the old ones serve on",
+          {{"why", why}, {"problem", changed.text()}});
+    }
+    if (!config_.tls.enabled()) return;
+    if (const Result<void> read = io_->reload_tls(); !read) {
+      log(LogLevel::kError, "certificate not reloaded; the old one serves on", {{"problem", read.error().message}});
+    }
+  }
+
+  void toggle_emergency(std::string_view by) override {
+    if (engine_->emergency().active) {
+      engine_->emergency_off(std::string(by));
+      return;
+    }
+    const control::EmergencyOrder order{.reason = "SIGUSR1", .by = std::string(by)};
+    if (const Result<void> on = engine_->emergency_on(order); !on) {
+      log(LogLevel::kError, "emergency throttle not turned on", {{"problem", on.error().message}});
+    }
+  }
+
+  void stop() override {
+    if (stopped_ || io_ == nullptr) return;
+    stopped_ = true;
+    log(LogLevel::kInfo, "draining", {{"within_ms", config_.drain_within.count() / 1'000'000}});
+    watch_.reset();
+    io_->stop(config_.drain_within);
+    keeper_.reset();
+    snapshots_.reset();  // writes the last one
+    log(LogLevel::kInfo, "stopped");
+  }
+
+ private:
+  [[nodiscard]] std::string database_path() const { return config_.data + "/headgate.db"; }
+  [[nodiscard]] std::string snapshot_path() const { return config_.data + "/cells.snapshot"; }
+
+  void restore_cells() {
+    if (!std::filesystem::exists(snapshot_path())) return;
+    const Result<std::size_t> restored = engine_->restore(snapshot_path());
+    if (restored) {
+      log(LogLevel::kInfo, "cells restored", {{"cells", static_cast<std::int64_t>(*restored)}});
+      return;
+    }
+    // Starting empty forgets what was used; not starting would forget the agents. The file is kept for a look at it.
+    const std::string kept = snapshot_path() + ".refused";
+    std::error_code ignored;
+    std::filesystem::rename(snapshot_path(), kept, ignored);
+    log(LogLevel::kError, "snapshot refused; starting without cells",
+        {{"problem", restored.error().message}, {"kept_as", kept}});
+  }
+
+  void save_cells() {
+    if (const Result<void> saved = engine_->save(snapshot_path()); !saved) {
+      log(LogLevel::kError, "snapshot not written", {{"problem", saved.error().message}});
+    }
+  }
+
+  Result<void> listen(const Inherited& inherited, Nanos wall) {
+    std::vector<net::Listener> listeners;
+    const auto add = [&](const char* name, const std::string& address, const char* alpn, net::SessionMaker make) {
+      const auto given = inherited.find(name);
+      if (address == "off" && given == inherited.end()) return;
+      net::Listener& listener = listeners.emplace_back();
+      listener.name = name;
+      listener.address = address;
+      if (given != inherited.end()) listener.inherited = given->second;
+      listener.tls = config_.tls.enabled();
+      listener.alpn = alpn;
+      listener.make = std::move(make);
+    };
+    net::HttpLimits http_limits;
+    http_limits.max_body = config_.max_body;
+    http_limits.idle = config_.idle;
+    add("http", config_.listen_http, "http/1.1",
+        [this, http_limits](const net::Peer& peer) { return net::make_http_session(*api_, peer, http_limits); });
+    add("resp", config_.listen_resp, "",
+        [this](const net::Peer& peer) { return net::make_resp_session(api::make_resp_commands(service_, peer)); });
+    add("grpc", config_.listen_grpc, "h2",
+        [this](const net::Peer& peer) { return net::make_grpc_session(*ratelimit_, peer); });
+    if (listeners.empty()) {
+      return Error{ErrorCode::kInvalidArgument, "listen: at least one of http, resp and grpc must be on"};
+    }
+
+    api::HttpApiOptions options;
+    for (const net::Listener& listener : listeners) options.listeners.push_back(listener.name);
+    options.io_counts = [this](std::string_view name) { return io_->counts(name); };
+    options.started = wall;
+    options.max_cells = config_.max_cells;
+    agents_ = std::make_shared<api::AgentRegistry>();
+    options.websocket = api::make_websocket_upgrade(service_, agents_);
+    notices_->add(observe::make_log_sink());
+    notices_->add(agents_);
+    if (!config_.webhook.url.empty()) {
+      Result<std::shared_ptr<observe::WebhookSink>> webhook = observe::make_webhook_sink(config_.webhook);
+      if (!webhook) return std::move(webhook).error();
+      notices_->add(std::move(*webhook));
+    }
+    api_ = api::make_http_api(service_, *policies_, std::move(options));
+    ratelimit_ = api::make_ratelimit_service(service_);
+
+    net::IoOptions io;
+    io.threads =
+        config_.threads > 0 ? config_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    io.tls = config_.tls;
+    io.max_connections = config_.max_connections;
+    io.request_within = config_.request_within;
+    Result<std::unique_ptr<net::Io>> opened = net::Io::open(std::move(listeners), io);
+    if (!opened) return std::move(opened).error();
+    io_ = std::move(*opened);
+    keeper_->start();
+    snapshots_ = std::make_unique<Repeating>(config_.snapshot_every, [this] { save_cells(); });
+    io_->start();
+    watch_files();
+    return {};
+  }
+
+  void watch_files() {
+    control::ReloadTrigger::Options options;
+    options.paths = config_.policies;
+    Result<std::unique_ptr<control::ReloadThread>> watch = control::ReloadThread::start(
+        options, [this](control::ReloadCause cause) { reload(control::to_string(cause)); });
+    if (watch) {
+      watch_ = std::move(*watch);
+    } else {
+      log(LogLevel::kWarn, "policy files are not watched", {{"problem", watch.error().message}});
+    }
+  }
+
+  const Config config_;
+  control::Descriptor lock_;
+  std::unique_ptr<state::Database> database_;
+  observe::Traffic traffic_;
+  std::unique_ptr<observe::Notices> notices_;
+  std::unique_ptr<engine::Engine> engine_;
+  Clock* clock_ = nullptr;
+  std::unique_ptr<api::Access> access_;
+  api::Service service_;
+  std::unique_ptr<api::Policies> policies_;
+  std::shared_ptr<api::AgentRegistry> agents_;
+  std::unique_ptr<api::HttpApi> api_;
+  std::unique_ptr<net::GrpcHandler> ratelimit_;
+  std::unique_ptr<net::Io> io_;
+  std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<Repeating> snapshots_;
+  std::unique_ptr<control::ReloadThread> watch_;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(const Config& config, const Inherited& inherited) {
+  auto server = std::make_unique<Running>(config);
+  if (Result<void> opened = server->open(inherited); !opened) return std::move(opened).error();
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace headgate::server
