@@ -1,8 +1,9 @@
 // What a server must not forget, in one SQLite file: tokens, the audit log, policy versions, and what operators have
 // set.
 //
-// Safe for concurrent use; every call is one transaction, on disk when it returns. Nothing here is on the path of a
-// check but identify(), which answers from memory.
+// Safe for concurrent use; every call that changes something is one transaction, on disk when it returns. Nothing here
+// is on the path of a check but identify(), which answers from memory, as do tokens() and settings(). One process at a
+// time: another that writes the same file is not seen.
 #pragma once
 
 #include <cstdint>
@@ -62,17 +63,28 @@ struct Setting {
   std::optional<std::string> value;  // nullopt: remove it
 };
 
+// How much is kept. At the bound of tokens no further one is made; older entries and versions make room by themselves.
+struct DatabaseBounds {
+  std::size_t tokens = 10'000;            // when there are so many, expired ones go first
+  std::size_t audit_entries = 100'000;    // the newest; the others go in small steps
+  std::size_t version_bytes = 256 << 20;  // of all texts together; the newest version is always kept
+};
+inline constexpr std::size_t kMaxTokenNameBytes = 200;
+// What an audit entry's before or after may hold; of a longer one only the length is kept: {"omitted_bytes": 70000}.
+inline constexpr std::size_t kMaxAuditBytes = 64 << 10;
+
 class Database {
  public:
   // Made if it is not there; brought up to date if it is older. One that is newer than this program, or not a database
-  // of ours, is refused and left alone. ":memory:" for tests.
-  [[nodiscard]] static Result<std::unique_ptr<Database>> open(const std::string& path);
+  // of ours, is refused and left alone. ":memory:" for tests. The file is for its owner alone; its folder must exist.
+  [[nodiscard]] static Result<std::unique_ptr<Database>> open(const std::string& path,
+                                                              const DatabaseBounds& bounds = {});
   virtual ~Database() = default;
 
   struct TokenRequest {
     Role role = Role::kAgent;
-    std::string agent;
-    std::string name;
+    std::string agent{};
+    std::string name{};
     Nanos ttl{0};  // 0: for good
   };
   [[nodiscard]] virtual Result<NewToken> create_token(const TokenRequest& request, const std::string& by,
@@ -90,8 +102,9 @@ class Database {
   struct AuditQuery {
     std::size_t limit = 100;
     std::int64_t before = 0;  // entries with a smaller id; 0: from the newest
-    std::string action;       // empty: all; "override." all that begin so
+    std::string action{};     // empty: all; "override." all that begin so
   };
+  // Newest first. This and the reads below give nothing if the file cannot be read; ping() then says why.
   [[nodiscard]] virtual std::vector<AuditEntry> audit(const AuditQuery& query) const = 0;
 
   // Keeps the newest kMostVersions. Together with settings and an audit entry, all or none. Returns its id.
@@ -103,7 +116,8 @@ class Database {
   [[nodiscard]] virtual std::vector<PolicyVersion> versions(std::size_t limit) const = 0;
   [[nodiscard]] virtual std::optional<PolicyVersion> version(std::int64_t id) const = 0;
 
-  [[nodiscard]] virtual Result<void> ping() const = 0;  // can it still be written to?
+  // Can it still be written to? Cheap: only after something has failed does it try a real write.
+  [[nodiscard]] virtual Result<void> ping() const = 0;
 };
 
 }  // namespace headgate::state

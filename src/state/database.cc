@@ -1,0 +1,495 @@
+#include "state/database.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "base/published.h"
+#include "base/utf8.h"
+#include "headgate/check.h"
+#include "state/schema.h"
+#include "state/secret.h"
+#include "state/token_table.h"
+
+namespace headgate::state {
+namespace {
+
+constexpr int kBusyTimeoutMs = 5'000;
+// Audit entries past the bound are dropped this many at a time, with each new one.
+constexpr int kPrunedAtOnce = 100;
+
+Error error_of(const SQLite::Exception& e, const std::string& path) {
+  Error error;
+  error.code = ErrorCode::kIo;
+  switch (e.getErrorCode()) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      error.code = ErrorCode::kCorrupt;
+      error.message =
+          fmt::format("{}: is damaged ({}); restore it from a backup, or move it away to start afresh", path, e.what());
+      return error;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      error.transient = true;
+      error.message = fmt::format("{}: is in use by another program ({})", path, e.what());
+      return error;
+    default: break;
+  }
+  error.transient = e.getErrorCode() == SQLITE_FULL || e.getErrorCode() == SQLITE_IOERR;
+  error.message = fmt::format("{}: {}", path, e.what());
+  return error;
+}
+
+Error invalid(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
+
+// What is kept of an audit entry's before or after.
+std::string bounded(const std::string& json) {
+  return json.size() <= kMaxAuditBytes ? json : fmt::format(R"({{"omitted_bytes": {}}})", json.size());
+}
+
+std::string token_json(const Token& token) {
+  nlohmann::ordered_json json{{"role", to_string(token.role)}};
+  if (!token.agent.empty()) json["agent"] = token.agent;
+  if (!token.name.empty()) json["name"] = token.name;
+  if (token.expires != Nanos{0}) json["expires"] = token.expires.count() / 1'000'000;
+  return json.dump();
+}
+
+AuditEntry entry_of(Nanos now, const std::string& by, const char* action, const std::string& target) {
+  AuditEntry entry;
+  entry.time = now;
+  entry.who = by;
+  entry.action = action;
+  entry.target = target;
+  return entry;
+}
+
+class SqliteDatabase final : public Database {
+ public:
+  SqliteDatabase(std::string path, const DatabaseBounds& bounds)
+      : path_(std::move(path)),
+        bounds_(bounds),
+        file_(path_, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs),
+        table_(std::make_unique<const TokenTable>(std::vector<HashedToken>{})) {}
+
+  // Before anything else. May throw SQLite::Exception.
+  Result<void> prepare();
+
+  Result<NewToken> create_token(const TokenRequest& request, const std::string& by, Nanos now) override;
+  std::optional<Token> identify(std::string_view secret, Nanos now) const override;
+  std::vector<Token> tokens() const override;
+  Result<bool> revoke_token(const std::string& id, const std::string& by, Nanos now) override;
+  Result<void> change(std::span<const Setting> settings, const AuditEntry& entry) override;
+  std::vector<Setting> settings(std::string_view section) const override;
+  std::vector<AuditEntry> audit(const AuditQuery& query) const override;
+  Result<std::int64_t> add_version(const PolicyVersion& version, std::span<const Setting> settings,
+                                   const AuditEntry& entry) override;
+  std::vector<PolicyVersion> versions(std::size_t limit) const override;
+  std::optional<PolicyVersion> version(std::int64_t id) const override;
+  Result<void> ping() const override;
+
+ private:
+  // Runs `work` in one transaction and notes how it went, for ping().
+  template <class Work>
+  Result<void> write(Work work) const {
+    try {
+      SQLite::Transaction transaction(file_, SQLite::TransactionBehavior::IMMEDIATE);
+      work();
+      transaction.commit();
+      trouble_.reset();
+      return {};
+    } catch (const SQLite::Exception& e) {
+      trouble_ = error_of(e, path_);
+      return *trouble_;
+    }
+  }
+  template <class T, class Work>
+  T read(Work work) const {
+    const std::lock_guard guard(mutex_);
+    try {
+      return work();
+    } catch (const SQLite::Exception& e) {
+      trouble_ = error_of(e, path_);
+      return {};
+    }
+  }
+  void load_tokens();
+  void load_settings();
+  void add_audit(const AuditEntry& entry);
+  void put_settings(std::span<const Setting> settings);
+  void remember(std::span<const Setting> settings);
+  // Puts a new table in force. Pins last as long as one look-up, so an old version is always free soon.
+  void publish(std::vector<HashedToken> tokens);
+  [[nodiscard]] Result<void> make_room(std::vector<HashedToken>& tokens, Nanos now) const;
+
+  const std::string path_;
+  const DatabaseBounds bounds_;
+  mutable std::mutex mutex_;  // guards all below but table_, which only publishing needs it for
+  mutable SQLite::Database file_;
+  mutable std::optional<Error> trouble_;  // why the last write failed, if it did
+  std::map<std::string, std::map<std::string, std::string>, std::less<>> settings_;  // by section, then key
+  base::Published<TokenTable> table_;
+};
+
+Result<void> SqliteDatabase::prepare() {
+  file_.exec("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA synchronous = FULL");
+  if (auto migrated = migrate(file_, path_); !migrated) return migrated;
+  file_.exec("PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 8388608");
+  const std::string state = file_.execAndGet("PRAGMA quick_check(1)").getString();
+  if (state != "ok") {
+    return Error{ErrorCode::kCorrupt, fmt::format("{}: is damaged ({}); restore it from a backup, or move it away to "
+                                                  "start afresh",
+                                                  path_, state)};
+  }
+  load_tokens();
+  load_settings();
+  return {};
+}
+
+void SqliteDatabase::load_tokens() {
+  std::vector<HashedToken> tokens;
+  SQLite::Statement query(file_,
+                          "SELECT id, hash, role, agent, name, created, expires FROM token ORDER BY created, id");
+  while (query.executeStep()) {
+    HashedToken next;
+    next.token.id = query.getColumn(0).getString();
+    const SQLite::Column hash = query.getColumn(1);
+    std::memcpy(next.hash.data(), hash.getBlob(), std::min<std::size_t>(next.hash.size(), hash.getBytes()));
+    next.token.role = role_of(query.getColumn(2).getString()).value_or(Role::kAgent);
+    next.token.agent = query.getColumn(3).getString();
+    next.token.name = query.getColumn(4).getString();
+    next.token.created = Nanos{query.getColumn(5).getInt64()};
+    next.token.expires = Nanos{query.getColumn(6).getInt64()};
+    tokens.push_back(std::move(next));
+  }
+  publish(std::move(tokens));
+}
+
+void SqliteDatabase::load_settings() {
+  SQLite::Statement query(file_, "SELECT section, key, value FROM setting");
+  while (query.executeStep()) {
+    settings_[query.getColumn(0).getString()][query.getColumn(1).getString()] = query.getColumn(2).getString();
+  }
+}
+
+void SqliteDatabase::publish(std::vector<HashedToken> tokens) {
+  while (!table_.publish(std::make_unique<const TokenTable>(tokens))) std::this_thread::yield();
+}
+
+Result<void> SqliteDatabase::make_room(std::vector<HashedToken>& tokens, Nanos now) const {
+  if (tokens.size() < bounds_.tokens) return {};
+  std::erase_if(tokens,
+                [&](const HashedToken& held) { return held.token.expires != Nanos{0} && held.token.expires <= now; });
+  if (tokens.size() < bounds_.tokens) return {};
+  return invalid(fmt::format("there may be at most {} tokens; revoke some first", bounds_.tokens));
+}
+
+Result<NewToken> SqliteDatabase::create_token(const TokenRequest& request, const std::string& by, Nanos now) {
+  if (request.name.size() > kMaxTokenNameBytes || !base::is_plain_text(request.name)) {
+    return invalid(fmt::format("name must be at most {} bytes of text without control characters, got {} bytes",
+                               kMaxTokenNameBytes, request.name.size()));
+  }
+  if (request.agent.size() > kMaxNameBytes || !base::is_plain_text(request.agent)) {
+    return invalid(fmt::format("agent must be at most {} bytes of text without control characters, got {} bytes",
+                               kMaxNameBytes, request.agent.size()));
+  }
+  if (!request.agent.empty() && request.role != Role::kAgent) {
+    return invalid(fmt::format("agent goes with role agent only, got role {}", to_string(request.role)));
+  }
+  if (request.ttl < Nanos{0} || request.ttl > kMaxTime - now) {
+    return invalid("a token must expire in the future, or never (0)");
+  }
+  NewToken made;
+  made.secret = new_token_secret();
+  made.token.id = "tok_" + random_hex(8);
+  made.token.role = request.role;
+  made.token.agent = request.agent;
+  made.token.name = request.name;
+  made.token.created = now;
+  made.token.expires = request.ttl == Nanos{0} ? Nanos{0} : now + request.ttl;
+  const Sha256 hash = sha256(made.secret);
+
+  const std::lock_guard guard(mutex_);
+  std::vector<HashedToken> tokens = table_.pin()->all();
+  const std::size_t before = tokens.size();
+  if (auto room = make_room(tokens, now); !room) return room.error();
+  const bool dropped = tokens.size() != before;
+  auto written = write([&] {
+    if (dropped) {
+      SQLite::Statement drop(file_, "DELETE FROM token WHERE expires != 0 AND expires <= ?");
+      drop.bind(1, static_cast<std::int64_t>(now.count()));
+      drop.exec();
+    }
+    SQLite::Statement insert(file_, "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?, ?)");
+    insert.bind(1, made.token.id);
+    insert.bind(2, hash.data(), static_cast<int>(hash.size()));
+    insert.bind(3, to_string(made.token.role));
+    insert.bind(4, made.token.agent);
+    insert.bind(5, made.token.name);
+    insert.bind(6, static_cast<std::int64_t>(made.token.created.count()));
+    insert.bind(7, static_cast<std::int64_t>(made.token.expires.count()));
+    insert.exec();
+    AuditEntry entry = entry_of(now, by, "token.create", made.token.id);
+    entry.after = token_json(made.token);
+    add_audit(entry);
+  });
+  if (!written) return written.error();
+  tokens.push_back({made.token, hash});
+  publish(std::move(tokens));
+  return made;
+}
+
+std::optional<Token> SqliteDatabase::identify(std::string_view secret, Nanos now) const {
+  if (!looks_like_token(secret)) return std::nullopt;
+  const Sha256 hash = sha256(secret);
+  const auto table = table_.pin();
+  const Token* found = table->find(hash);
+  if (found == nullptr || (found->expires != Nanos{0} && found->expires <= now)) return std::nullopt;
+  return *found;
+}
+
+std::vector<Token> SqliteDatabase::tokens() const {
+  const auto table = table_.pin();
+  std::vector<Token> all;
+  all.reserve(table->all().size());
+  for (const HashedToken& held : table->all()) all.push_back(held.token);
+  return all;
+}
+
+Result<bool> SqliteDatabase::revoke_token(const std::string& id, const std::string& by, Nanos now) {
+  const std::lock_guard guard(mutex_);
+  std::vector<HashedToken> tokens = table_.pin()->all();
+  const auto found = std::find_if(tokens.begin(), tokens.end(), [&](const auto& held) { return held.token.id == id; });
+  if (found == tokens.end()) return false;
+  auto written = write([&] {
+    SQLite::Statement remove(file_, "DELETE FROM token WHERE id = ?");
+    remove.bind(1, id);
+    remove.exec();
+    AuditEntry entry = entry_of(now, by, "token.revoke", id);
+    entry.before = token_json(found->token);
+    add_audit(entry);
+  });
+  if (!written) return written.error();
+  tokens.erase(found);
+  publish(std::move(tokens));
+  return true;
+}
+
+void SqliteDatabase::add_audit(const AuditEntry& entry) {
+  SQLite::Statement insert(file_,
+                           "INSERT INTO audit (time, who, action, target, before, after) VALUES (?, ?, ?, ?, ?, ?)");
+  insert.bind(1, static_cast<std::int64_t>(entry.time.count()));
+  insert.bind(2, entry.who);
+  insert.bind(3, entry.action);
+  insert.bind(4, entry.target);
+  insert.bind(5, bounded(entry.before));
+  insert.bind(6, bounded(entry.after));
+  insert.exec();
+  SQLite::Statement prune(file_,
+                          "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE id <= ? ORDER BY id LIMIT ?)");
+  prune.bind(1, file_.getLastInsertRowid() - static_cast<std::int64_t>(bounds_.audit_entries));
+  prune.bind(2, kPrunedAtOnce);
+  prune.exec();
+}
+
+void SqliteDatabase::put_settings(std::span<const Setting> settings) {
+  SQLite::Statement put(file_, "INSERT OR REPLACE INTO setting VALUES (?, ?, ?)");
+  SQLite::Statement remove(file_, "DELETE FROM setting WHERE section = ? AND key = ?");
+  for (const Setting& setting : settings) {
+    SQLite::Statement& statement = setting.value ? put : remove;
+    statement.reset();
+    statement.bind(1, setting.section);
+    statement.bind(2, setting.key);
+    if (setting.value) statement.bind(3, *setting.value);
+    statement.exec();
+  }
+}
+
+void SqliteDatabase::remember(std::span<const Setting> settings) {
+  for (const Setting& setting : settings) {
+    auto& section = settings_[setting.section];
+    if (setting.value) {
+      section[setting.key] = *setting.value;
+    } else {
+      section.erase(setting.key);
+    }
+  }
+}
+
+Result<void> SqliteDatabase::change(std::span<const Setting> settings, const AuditEntry& entry) {
+  const std::lock_guard guard(mutex_);
+  auto written = write([&] {
+    put_settings(settings);
+    add_audit(entry);
+  });
+  if (written) remember(settings);
+  return written;
+}
+
+std::vector<Setting> SqliteDatabase::settings(std::string_view section) const {
+  const std::lock_guard guard(mutex_);
+  std::vector<Setting> found;
+  if (const auto all = settings_.find(section); all != settings_.end()) {
+    for (const auto& [key, value] : all->second) found.push_back({all->first, key, value});
+  }
+  return found;
+}
+
+std::vector<AuditEntry> SqliteDatabase::audit(const AuditQuery& query) const {
+  return read<std::vector<AuditEntry>>([&] {
+    std::vector<AuditEntry> entries;
+    SQLite::Statement select(file_,
+                             "SELECT id, time, who, action, target, before, after FROM audit "
+                             "WHERE (?1 <= 0 OR id < ?1) AND substr(action, 1, length(?2)) = ?2 "
+                             "ORDER BY id DESC LIMIT ?3");
+    select.bind(1, query.before);
+    select.bind(2, query.action);
+    select.bind(3, static_cast<std::int64_t>(std::min(query.limit, bounds_.audit_entries)));
+    while (select.executeStep()) {
+      AuditEntry entry;
+      entry.id = select.getColumn(0).getInt64();
+      entry.time = Nanos{select.getColumn(1).getInt64()};
+      entry.who = select.getColumn(2).getString();
+      entry.action = select.getColumn(3).getString();
+      entry.target = select.getColumn(4).getString();
+      entry.before = select.getColumn(5).getString();
+      entry.after = select.getColumn(6).getString();
+      entries.push_back(std::move(entry));
+    }
+    return entries;
+  });
+}
+
+Result<std::int64_t> SqliteDatabase::add_version(const PolicyVersion& version, std::span<const Setting> settings,
+                                                 const AuditEntry& entry) {
+  const std::lock_guard guard(mutex_);
+  std::int64_t id = 0;
+  auto written = write([&] {
+    SQLite::Statement insert(
+        file_, "INSERT INTO policy_version (time, who, source, note, bytes, text) VALUES (?, ?, ?, ?, ?, ?)");
+    insert.bind(1, static_cast<std::int64_t>(version.time.count()));
+    insert.bind(2, version.who);
+    insert.bind(3, version.source);
+    insert.bind(4, version.note);
+    insert.bind(5, static_cast<std::int64_t>(version.text.size()));
+    insert.bind(6, version.text);
+    insert.exec();
+    id = file_.getLastInsertRowid();
+    SQLite::Statement prune(file_,
+                            "DELETE FROM policy_version WHERE id IN (SELECT id FROM ("
+                            "SELECT id, row_number() OVER newest AS place, sum(bytes) OVER newest AS bytes "
+                            "FROM policy_version WINDOW newest AS (ORDER BY id DESC)) "
+                            "WHERE place > ? OR (place > 1 AND bytes > ?))");
+    prune.bind(1, static_cast<std::int64_t>(kMostVersions));
+    prune.bind(2, static_cast<std::int64_t>(bounds_.version_bytes));
+    prune.exec();
+    put_settings(settings);
+    add_audit(entry);
+  });
+  if (!written) return written.error();
+  remember(settings);
+  return id;
+}
+
+PolicyVersion version_of(SQLite::Statement& row) {
+  PolicyVersion version;
+  version.id = row.getColumn(0).getInt64();
+  version.time = Nanos{row.getColumn(1).getInt64()};
+  version.who = row.getColumn(2).getString();
+  version.source = row.getColumn(3).getString();
+  version.note = row.getColumn(4).getString();
+  return version;
+}
+
+std::vector<PolicyVersion> SqliteDatabase::versions(std::size_t limit) const {
+  return read<std::vector<PolicyVersion>>([&] {
+    std::vector<PolicyVersion> found;
+    SQLite::Statement select(file_, "SELECT id, time, who, source, note FROM policy_version ORDER BY id DESC LIMIT ?");
+    select.bind(1, static_cast<std::int64_t>(std::min(limit, kMostVersions)));
+    while (select.executeStep()) found.push_back(version_of(select));
+    return found;
+  });
+}
+
+std::optional<PolicyVersion> SqliteDatabase::version(std::int64_t id) const {
+  return read<std::optional<PolicyVersion>>([&]() -> std::optional<PolicyVersion> {
+    SQLite::Statement select(file_, "SELECT id, time, who, source, note, text FROM policy_version WHERE id = ?");
+    select.bind(1, id);
+    if (!select.executeStep()) return std::nullopt;
+    PolicyVersion found = version_of(select);
+    found.text = select.getColumn(5).getString();
+    return found;
+  });
+}
+
+Result<void> SqliteDatabase::ping() const {
+  const std::lock_guard guard(mutex_);
+  int moved = 0;
+  if (sqlite3_file_control(file_.getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved != 0) {
+    return Error{ErrorCode::kIo, fmt::format("{}: has been moved or removed while in use", path_)};
+  }
+  if (trouble_) {
+    return write([&] { file_.exec("UPDATE touched SET times = times + 1"); });
+  }
+  try {
+    const SQLite::Transaction begun(file_, SQLite::TransactionBehavior::IMMEDIATE);  // and rolled back
+  } catch (const SQLite::Exception& e) {
+    return error_of(e, path_);
+  }
+  return {};
+}
+
+// SQLite would make it as the umask has it; its companions then take after it.
+Result<void> make_private(const std::string& path) {
+  const int made = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (made < 0) {
+    return Error{ErrorCode::kIo, fmt::format("{}: cannot be opened: {}", path, std::strerror(errno))};
+  }
+  ::close(made);
+  return {};
+}
+
+}  // namespace
+
+const char* to_string(Role role) noexcept {
+  switch (role) {
+    case Role::kAgent: return "agent";
+    case Role::kViewer: return "viewer";
+    case Role::kAdmin: return "admin";
+  }
+  return "unknown";
+}
+
+std::optional<Role> role_of(std::string_view text) noexcept {
+  for (const Role role : {Role::kAgent, Role::kViewer, Role::kAdmin}) {
+    if (text == to_string(role)) return role;
+  }
+  return std::nullopt;
+}
+
+Result<std::unique_ptr<Database>> Database::open(const std::string& path, const DatabaseBounds& bounds) {
+  if (path != ":memory:") {
+    if (auto checked = check_header(path); !checked) return checked.error();
+    if (auto made = make_private(path); !made) return made.error();
+  }
+  try {
+    auto database = std::make_unique<SqliteDatabase>(path, bounds);
+    if (auto prepared = database->prepare(); !prepared) return prepared.error();
+    return Result<std::unique_ptr<Database>>(std::move(database));
+  } catch (const SQLite::Exception& e) {
+    return error_of(e, path);
+  }
+}
+
+}  // namespace headgate::state
