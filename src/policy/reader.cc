@@ -33,9 +33,10 @@ class Assembler {
  public:
   void problem(const std::string& file, std::string message) { report_.problem({file, 0, 0}, std::move(message)); }
 
-  void add(std::string_view text, std::string_view file) {
+  void add(std::string_view text, std::string_view file, bool replaces = false) {
     Source& source = sources_.emplace_back();
     source.file = file;
+    source.replaces = replaces;
     if (text.size() > kMaxDocumentBytes - bytes_) {
       const bool alone = bytes_ == 0;
       problem(source.file, (alone ? "must be at most " : "must be, with the files before it, at most ") +
@@ -49,10 +50,15 @@ class Assembler {
     }
   }
 
-  ReadResult finish() && {
+  ReadResult finish(const std::set<std::string>& without = {}) && {
     // Settings come first, since policies need the levels of every file.
     for_each_document([this](const Scope& scope, const Node& root) { read_settings(scope, root); });
-    for_each_document([this](const Scope& scope, const Node& root) { read_policies(scope, root); });
+    for (const Source& source : sources_) {
+      const std::size_t before = document_.policies.size();
+      for_each_document_of(source, [this](const Scope& scope, const Node& root) { read_policies(scope, root); });
+      if (source.replaces) replace_from(before);
+    }
+    std::erase_if(document_.policies, [&](const Policy& policy) { return without.contains(policy.id); });
     refuse_duplicates();
     ReadResult result;
     result.document = std::move(document_);
@@ -65,6 +71,7 @@ class Assembler {
   struct Source {
     std::string file;
     Tree tree;
+    bool replaces = false;
   };
   struct Given {
     Place place;
@@ -73,11 +80,28 @@ class Assembler {
 
   template <class Function>
   void for_each_document(const Function& function) {
-    for (const Source& source : sources_) {
-      const Scope scope(report_, source.file);
-      for (const Node* root : source.tree.roots) {
-        if (root->is_mapping()) function(scope, *root);
+    for (const Source& source : sources_) for_each_document_of(source, function);
+  }
+  template <class Function>
+  void for_each_document_of(const Source& source, const Function& function) {
+    const Scope scope(report_, source.file);
+    for (const Node* root : source.tree.roots) {
+      if (root->is_mapping()) function(scope, *root);
+    }
+  }
+
+  // Policies from `first` on stand in for earlier ones of the same id, at their place.
+  void replace_from(std::size_t first) {
+    std::vector<Policy>& policies = document_.policies;
+    for (std::size_t i = first; i < policies.size();) {
+      const auto old = std::find_if(policies.begin(), policies.begin() + static_cast<std::ptrdiff_t>(first),
+                                    [&](const Policy& policy) { return policy.id == policies[i].id; });
+      if (old == policies.begin() + static_cast<std::ptrdiff_t>(first)) {
+        ++i;
+        continue;
       }
+      *old = std::move(policies[i]);
+      policies.erase(policies.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
 
@@ -166,11 +190,15 @@ class Assembler {
   Document document_;
 };
 
-void add_file(Assembler& assembler, const std::string& path) {
+void problem(Gathered& gathered, const std::string& file, std::string message) {
+  gathered.problems.push_back({{file, 0, 0}, std::move(message)});
+}
+
+void add_file(Gathered& gathered, const std::string& path) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   if (!error && size > kMaxDocumentBytes) {
-    assembler.problem(path, "must be at most " + mebibytes(kMaxDocumentBytes) + ", is " + mebibytes(size));
+    problem(gathered, path, "must be at most " + mebibytes(kMaxDocumentBytes) + ", is " + mebibytes(size));
     return;
   }
   std::ifstream in(path, std::ios::binary);
@@ -182,13 +210,13 @@ void add_file(Assembler& assembler, const std::string& path) {
     bytes.resize(static_cast<std::size_t>(in.gcount()));
   }
   if (in.bad() || (!in && !in.eof())) {
-    assembler.problem(path, std::string("cannot be read: ") + std::strerror(errno));
+    problem(gathered, path, std::string("cannot be read: ") + std::strerror(errno));
     return;
   }
-  assembler.add(bytes, path);
+  gathered.texts.push_back({path, std::move(bytes)});
 }
 
-void add_directory(Assembler& assembler, const std::string& path) {
+void add_directory(Gathered& gathered, const std::string& path) {
   std::vector<std::string> files;
   std::error_code error;
   fs::directory_iterator entries(path, error);
@@ -197,18 +225,18 @@ void add_directory(Assembler& assembler, const std::string& path) {
     if (extension == ".yaml" || extension == ".yml" || extension == ".json") files.push_back(entries->path().string());
   }
   if (error) {
-    assembler.problem(path, "cannot be read: " + error.message());
+    problem(gathered, path, "cannot be read: " + error.message());
     return;
   }
-  if (files.empty()) assembler.problem(path, "must have at least one *.yaml, *.yml or *.json file, has none");
+  if (files.empty()) problem(gathered, path, "must have at least one *.yaml, *.yml or *.json file, has none");
   std::sort(files.begin(), files.end());
   for (const std::string& file : files) {
     std::error_code ignored;
     if (fs::is_directory(file, ignored)) continue;
     if (fs::is_regular_file(file, ignored)) {
-      add_file(assembler, file);
+      add_file(gathered, file);
     } else {
-      assembler.problem(file, "must be a regular file");
+      problem(gathered, file, "must be a regular file");
     }
   }
 }
@@ -221,23 +249,37 @@ ReadResult read_text(std::string_view text, std::string_view file) {
   return std::move(assembler).finish();
 }
 
-ReadResult read_paths(const std::vector<std::string>& paths) {
+ReadResult read_texts(std::span<const Text> texts, const std::set<std::string>& without) {
   Assembler assembler;
+  for (const Text& text : texts) assembler.add(text.text, text.file, text.replaces);
+  return std::move(assembler).finish(without);
+}
+
+Gathered gather(const std::vector<std::string>& paths) {
+  Gathered gathered;
   for (const std::string& path : paths) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (status.type() == fs::file_type::not_found) {
-      assembler.problem(path, "must be a file or a directory, is not there");
+      problem(gathered, path, "must be a file or a directory, is not there");
     } else if (error) {
-      assembler.problem(path, "cannot be read: " + error.message());
+      problem(gathered, path, "cannot be read: " + error.message());
     } else if (fs::is_directory(status)) {
-      add_directory(assembler, path);
+      add_directory(gathered, path);
     } else if (fs::is_regular_file(status)) {
-      add_file(assembler, path);
+      add_file(gathered, path);
     } else {
-      assembler.problem(path, "must be a file or a directory");
+      problem(gathered, path, "must be a file or a directory");
     }
   }
+  return gathered;
+}
+
+ReadResult read_paths(const std::vector<std::string>& paths) {
+  const Gathered gathered = gather(paths);
+  Assembler assembler;
+  for (const Problem& problem : gathered.problems) assembler.problem(problem.place.file, problem.message);
+  for (const Text& text : gathered.texts) assembler.add(text.text, text.file);
   return std::move(assembler).finish();
 }
 

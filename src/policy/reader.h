@@ -3,6 +3,8 @@
 // Everything wrong with a document is told at once. Nothing here throws; sizes and depths are bounded.
 #pragma once
 
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,5 +38,22 @@ inline constexpr int kMaxDepth = 32;
 
 // Files and directories (their *.yaml, *.yml and *.json in order of name, not deeper), taken together as one document.
 [[nodiscard]] ReadResult read_paths(const std::vector<std::string>& paths);
+
+// One of several texts.
+struct Text {
+  std::string file;  // its name in messages
+  std::string text;
+  bool replaces = false;  // its policies take the place of earlier ones with their ids
+  friend bool operator==(const Text&, const Text&) = default;
+};
+// Taken together as one document, but for the policies with these ids.
+[[nodiscard]] ReadResult read_texts(std::span<const Text> texts, const std::set<std::string>& without = {});
+
+// What read_paths() reads, before it is read.
+struct Gathered {
+  std::vector<Text> texts;
+  std::vector<Problem> problems;  // files that could not be read
+};
+[[nodiscard]] Gathered gather(const std::vector<std::string>& paths);
 
 }  // namespace headgate::policy

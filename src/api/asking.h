@@ -1,0 +1,78 @@
+// What POST /v1/check and /v1/gate have in common: asking the engine, at once or later.
+//
+// Internal to src/api.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "api/call.h"
+#include "api/waiters.h"
+
+namespace headgate::api {
+
+// Buffers of this thread, so that answering allocates nothing once they have grown.
+struct Buffers {
+  std::string body;
+  std::string headers;
+  void clear() {
+    body.clear();
+    headers.clear();
+  }
+};
+[[nodiscard]] Buffers& buffers();
+
+// What an answer needs of its request, should it come later.
+struct Asked {
+  std::string_view request_id;
+  bool problem_json = false;
+};
+
+// The X-Request-Id line of an answer.
+inline void append_request_id(std::string_view id, std::string& headers) {
+  if (id.empty()) return;
+  headers += "X-Request-Id: ";
+  headers += id;
+  headers += "\r\n";
+}
+
+// Counts a question that could not be read.
+void count_error(const Service& service, observe::Protocol protocol, Nanos now);
+
+// Asks, and has `kAnswer` make the answer of the decision, now or once the check need not wait any more.
+template <void (*kAnswer)(const engine::CheckDecision&, const Asked&, Buffers&, net::HttpAnswer&)>
+void ask_and_answer(Context& context, observe::Protocol protocol, const net::HttpRequest& request,
+                    net::HttpReply& reply, const Check& check, const Asked& asked) {
+  struct Later {
+    net::HttpReply& reply;
+    const Asked& asked;
+    std::shared_ptr<Ticket> ticket;
+  } later{reply, asked, nullptr};
+  // One pointer, so that the function needs no memory of its own.
+  const auto make = [&later]() -> engine::Engine::Done {
+    later.ticket = std::make_shared<Ticket>();
+    later.ticket->reply = later.reply.later();
+    return [ticket = later.ticket, id = std::string(later.asked.request_id),
+            problem_json = later.asked.problem_json](const engine::CheckDecision& decided) {
+      Buffers own;
+      net::HttpAnswer answer;
+      kAnswer(decided, {id, problem_json}, own, answer);
+      ticket->answered.store(true);
+      ticket->reply->send(answer);
+    };
+  };
+  engine::CheckDecision decision;
+  const std::uint64_t waiting = ask(context.service, protocol, request.now, check, decision, make);
+  if (later.ticket != nullptr) {
+    // Answered by now, perhaps: then the next sweep finds so.
+    if (waiting != 0) context.waiters->add(waiting, std::move(later.ticket));
+    return;
+  }
+  Buffers& mine = buffers();
+  mine.clear();
+  net::HttpAnswer answer;
+  kAnswer(decision, asked, mine, answer);
+  reply.send(answer);
+}
+
+}  // namespace headgate::api

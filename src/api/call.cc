@@ -1,0 +1,244 @@
+#include "api/call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "api/limit_headers.h"
+#include "base/suggest.h"
+#include "base/utf8.h"
+#include "engine/check_json.h"
+
+namespace headgate::api {
+namespace {
+
+constexpr int kDeepest = 32;
+constexpr std::size_t kShown = 60;
+
+std::string_view media_type(std::string_view content_type) noexcept {
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
+  return type;
+}
+
+std::string_view kind_of(const Json& json) noexcept {
+  if (json.is_object()) return "an object";
+  if (json.is_array()) return "a list";
+  if (json.is_string()) return "text";
+  if (json.is_boolean()) return "a boolean";
+  return json.is_null() ? "null" : "a number";
+}
+
+}  // namespace
+
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
+
+bool same_text(std::string_view text, std::string_view lower_case) noexcept {
+  return text.size() == lower_case.size() &&
+         std::equal(text.begin(), text.end(), lower_case.begin(), [](char a, char b) { return lower(a) == b; });
+}
+
+bool is_json_type(std::string_view content_type) noexcept {
+  const std::string_view type = media_type(content_type);
+  if (same_text(type, "application/json")) return true;
+  constexpr std::string_view kSuffix = "+json";
+  return type.size() > kSuffix.size() && same_text(type.substr(type.size() - kSuffix.size()), kSuffix);
+}
+
+bool is_yaml_type(std::string_view content_type) noexcept {
+  const std::string_view type = media_type(content_type);
+  for (const std::string_view yaml : {"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"}) {
+    if (same_text(type, yaml)) return true;
+  }
+  return false;
+}
+
+std::string_view sane_request_id(const net::HttpRequest& request) noexcept {
+  constexpr std::size_t kLongest = 128;
+  const std::string_view id = request.header("x-request-id");
+  const bool sane = !id.empty() && id.size() <= kLongest && std::all_of(id.begin(), id.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.' || c == ':' || c == '/' || c == '+' || c == '=';
+  });
+  return sane ? id : std::string_view();
+}
+
+bool wants_problem_json(const net::HttpRequest& request) noexcept {
+  return request.header("accept").find("application/problem+json") != std::string_view::npos;
+}
+
+std::string_view title_of(int status) noexcept {
+  switch (status) {
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 409: return "Conflict";
+    case 413: return "Content Too Large";
+    case 415: return "Unsupported Media Type";
+    case 421: return "Misdirected Request";
+    case 426: return "Upgrade Required";
+    case 429: return "Too Many Requests";
+    case 503: return "Service Unavailable";
+    default: return status < 500 ? "Request Refused" : "Internal Server Error";
+  }
+}
+
+std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+void send_error(const net::HttpRequest& request, net::HttpReply& reply, int status, std::string_view code,
+                std::string_view message, std::string_view headers) {
+  net::HttpAnswer answer;
+  std::string body;
+  if (wants_problem_json(request)) {
+    answer.content_type = "application/problem+json";
+    body = text_of(Json{{"type", "about:blank"},
+                        {"title", title_of(status)},
+                        {"status", status},
+                        {"detail", message},
+                        {"error", code}});
+  } else {
+    body = text_of(Json{{"error", code}, {"message", message}});
+  }
+  answer.status = status;
+  answer.body = body;
+  answer.headers = headers;
+  reply.send(answer);
+}
+
+void refuse(const net::HttpRequest& request, net::HttpReply& reply, const Refusal& refusal, std::string_view headers) {
+  std::string more(headers);
+  if (refusal.status == 401) more += "WWW-Authenticate: Bearer realm=\"headgate\"\r\n";
+  if (refusal.retry_after > Nanos{0}) append_retry_after(refusal.retry_after, more);
+  send_error(request, reply, refusal.status, refusal.code, refusal.message, more);
+}
+
+void Call::send(const net::HttpAnswer& answer) const {
+  if (request_id.empty()) return reply.send(answer);
+  std::string headers = fmt::format("X-Request-Id: {}\r\n", request_id);
+  headers += answer.headers;
+  net::HttpAnswer with_id = answer;
+  with_id.headers = headers;
+  reply.send(with_id);
+}
+
+void Call::send(const Json& body, int status, std::string_view headers) const {
+  const std::string text = text_of(body);
+  net::HttpAnswer answer;
+  answer.status = status;
+  answer.body = text;
+  answer.headers = headers;
+  send(answer);
+}
+
+void Call::fail(int status, std::string_view code, std::string_view message, std::string_view headers) const {
+  std::string more = request_id.empty() ? std::string() : fmt::format("X-Request-Id: {}\r\n", request_id);
+  more += headers;
+  send_error(request, reply, status, code, message, more);
+}
+
+void Call::fail(const Error& error) const {
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+      if (error.transient) return fail(503, "unavailable", error.message);
+      return fail(400, "invalid_request", error.message);
+    case ErrorCode::kNotFound: return fail(404, "not_found", error.message);
+    case ErrorCode::kForbidden: return fail(403, "wrong_agent", error.message);
+    case ErrorCode::kCorrupt:
+    case ErrorCode::kIo: break;
+  }
+  fail(503, "storage_failed", error.message);
+}
+
+Result<Json> json_of(std::string_view text) {
+  std::vector<std::set<std::string>> seen;
+  std::string twice;
+  bool deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+    switch (event) {
+      case Json::parse_event_t::object_start:
+      case Json::parse_event_t::array_start:
+        deep = deep || depth >= kDeepest;
+        if (!deep) seen.resize(static_cast<std::size_t>(depth) + 1);
+        if (!deep) seen.back().clear();
+        break;
+      case Json::parse_event_t::key:
+        // A key stands one deeper than the object that has it.
+        if (!deep && twice.empty() && depth >= 1) {
+          seen.resize(static_cast<std::size_t>(depth));
+          if (!seen.back().insert(value.get<std::string>()).second) twice = value.get<std::string>();
+        }
+        break;
+      default: break;
+    }
+    return !deep;
+  };
+  Json json = Json::parse(text.begin(), text.end(), watch, false);
+  if (deep) return Error{ErrorCode::kInvalidArgument, fmt::format("JSON must be at most {} deep", kDeepest)};
+  if (json.is_discarded()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 text.empty() ? "the body must be JSON, is empty" : "the body must be valid JSON in UTF-8"};
+  }
+  if (!twice.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} must be given once, is given twice", base::shortened(twice, kShown))};
+  }
+  return json;
+}
+
+std::optional<Json> body_of(const Call& call, std::span<const std::string_view> fields) {
+  Result<Json> body = json_of(call.request.body);
+  if (!body) {
+    call.fail(400, "invalid_request", body.error().message);
+    return std::nullopt;
+  }
+  if (!body->is_object()) {
+    call.fail(400, "invalid_request", fmt::format("the body must be a JSON object, got {}", kind_of(*body)));
+    return std::nullopt;
+  }
+  for (const auto& [name, value] : body->items()) {
+    if (std::find(fields.begin(), fields.end(), name) != fields.end()) continue;
+    const std::vector<std::string> names(fields.begin(), fields.end());
+    call.fail(
+        400, "invalid_request",
+        fmt::format("there is no field \"{}\" here{}", base::shortened(name, kShown), base::did_you_mean(name, names)));
+    return std::nullopt;
+  }
+  return *std::move(body);
+}
+
+Json number_json(double number) {
+  constexpr double kExactBelow = 9e15;
+  if (!std::isfinite(number)) return nullptr;
+  number = engine::to_millionths(number);
+  if (number == std::floor(number) && std::abs(number) < kExactBelow) return static_cast<std::int64_t>(number);
+  return number;
+}
+
+std::optional<std::int64_t> query_number(const Call& call, std::string_view name, std::int64_t otherwise, Range range) {
+  bool found = false;
+  const std::string text = net::query_value(call.request.query, name, &found);
+  if (!found) return otherwise;
+  std::int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  if (read.ec == std::errc{} && read.ptr == end && number >= range.least && number <= range.most) return number;
+  call.fail(400, "invalid_request",
+            fmt::format("{} must be a whole number between {} and {}, got \"{}\"", name, range.least, range.most,
+                        base::shortened(text, kShown)));
+  return std::nullopt;
+}
+
+bool is_name(const Call& call, std::string_view what, std::string_view text) {
+  if (!text.empty() && text.size() <= kMaxNameBytes && base::is_plain_text(text)) return true;
+  call.fail(400, "invalid_request",
+            fmt::format("{} must be 1 to {} bytes of UTF-8 without control characters", what, kMaxNameBytes));
+  return false;
+}
+
+}  // namespace headgate::api

@@ -1,0 +1,21 @@
+// GET /healthz, GET /readyz: for whoever watches over the process.
+#include "api/call.h"
+
+namespace headgate::api {
+
+void get_health(Call& call) { call.send(Json{{"status", "ok"}}, 200, "Cache-Control: no-store\r\n"); }
+
+void get_ready(Call& call) {
+  Json reasons = Json::array();
+  if (const Result<void> alive = call.service().database->ping(); !alive) {
+    reasons.push_back("database: " + alive.error().message);
+  }
+  if (call.context.options.ready) {
+    if (const Result<void> ready = call.context.options.ready(); !ready) reasons.push_back(ready.error().message);
+  }
+  const bool ready = reasons.empty();
+  call.send(Json{{"status", ready ? "ready" : "not_ready"}, {"reasons", std::move(reasons)}}, ready ? 200 : 503,
+            "Cache-Control: no-store\r\n");
+}
+
+}  // namespace headgate::api

@@ -1,0 +1,50 @@
+// The server's HTTP: every endpoint of the contract behind one handler.
+//
+// Safe for concurrent use. POST /v1/check and /v1/gate allocate nothing for a check that is allowed; everything else is
+// for people and schedulers, and takes its time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/policies.h"
+#include "api/service.h"
+#include "net/http.h"
+#include "net/io.h"
+
+namespace headgate::api {
+
+// Answers GET /v1/ws: upgrades it, or says why not.
+using WebSocketUpgrade = std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller&)>;
+
+struct HttpApiOptions {
+  // Whether GET /metrics needs no token from a caller on this machine.
+  bool metrics_open_on_loopback = true;
+  std::vector<std::string> listeners;  // whose connections are counted: "http", "resp", "grpc"
+  std::function<net::IoCounts(std::string_view listener)> io_counts;
+  // What else must hold for /readyz besides the database; none: nothing.
+  std::function<Result<void>()> ready;
+  Nanos started{0};           // wall clock; 0: when the handler was made
+  std::size_t max_cells = 0;  // of the engine, for those who look; 0: not told
+  WebSocketUpgrade websocket;
+};
+
+class HttpApi : public net::HttpHandler {
+ public:
+  // About once a second, by one thread: ends the waits of askers who are gone.
+  virtual void tick() = 0;
+};
+
+// Listens to service.notices (if there are any) for /api/events, /api/alerts, and to keep what the load or a signal
+// does to the emergency throttle; so make it before the first event. All of it outlives the handler, and the handler
+// must be gone before the engine and the database.
+[[nodiscard]] std::unique_ptr<HttpApi> make_http_api(Service& service, Policies& policies, HttpApiOptions options);
+
+// Puts what operators have set before a restart back in force: overrides, the exempt list, the emergency throttle. On
+// start, after Policies::start(). Tells what it could not read, and leaves that out.
+[[nodiscard]] std::vector<std::string> restore_settings(Service& service);
+
+}  // namespace headgate::api

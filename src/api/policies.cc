@@ -1,0 +1,392 @@
+#include "api/policies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/call.h"
+#include "engine/ruleset.h"
+#include "policy/node.h"
+
+namespace headgate::api {
+namespace {
+
+using policy::Problem;
+
+constexpr std::string_view kSection = "policy";
+constexpr std::string_view kKey = "layers";
+constexpr std::string_view kBeforeJson = "{\"policies\":[";
+constexpr std::string_view kBeforeYaml = "policies:\n  -\n";
+constexpr std::string_view kIndent = "    ";
+constexpr int kYamlLines = 2;  // that kBeforeYaml has
+
+bool is_json(const std::string& text) { return json_of(text).has_value(); }
+
+// One policy as a document of its own.
+std::string wrapped(const std::string& text) {
+  if (is_json(text)) return std::string(kBeforeJson) + text + "]}";
+  std::string out(kBeforeYaml);
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size() - 1);
+    out += kIndent;
+    out.append(text, begin, end - begin + 1);
+    begin = end + 1;
+  }
+  return out;
+}
+
+std::string file_of(const std::string& id) { return "policy " + id; }
+
+// Where it stands in the text that came, not in what was made of it.
+void unwrap(Problem& problem, const std::map<std::string, std::string>& policies) {
+  for (const auto& [id, text] : policies) {
+    if (problem.place.file != file_of(id) || problem.place.line == 0) continue;
+    if (is_json(text)) {
+      if (problem.place.line == 1) problem.place.column -= static_cast<int>(kBeforeJson.size());
+    } else {
+      problem.place.line -= kYamlLines;
+      problem.place.column -= static_cast<int>(kIndent.size());
+    }
+    problem.place.line = std::max(problem.place.line, 1);
+    problem.place.column = std::max(problem.place.column, 1);
+    return;
+  }
+}
+
+Json tiers_json(const std::optional<TierLimits>& tiers) {
+  if (!tiers) return nullptr;
+  Json json;
+  for (int t = 0; t < policy::kTierCount; ++t) {
+    const policy::TierLimit& limit = tiers->at(static_cast<std::size_t>(t));
+    json[to_string(static_cast<policy::Tier>(t))] = {{"capacity", limit.capacity},
+                                                     {"refill_per_minute", limit.refill_per_minute}};
+  }
+  return json;
+}
+
+// `whole`: with the texts of files, too.
+std::string layers_json(const Policies::Layers& layers, bool whole) {
+  Json json{{"from", layers.from_files ? "files" : "api"}, {"texts", Json::array()}};
+  if (whole || !layers.from_files) {
+    for (const policy::Text& text : layers.texts) json["texts"].push_back({{"file", text.file}, {"text", text.text}});
+  }
+  json["policies"] = Json::object();
+  for (const auto& [id, text] : layers.policies) json["policies"][id] = text;
+  json["deleted"] = layers.deleted;
+  json["tiers"] = tiers_json(layers.tiers);
+  return text_of(json);
+}
+
+// What layers_json() wrote; an Error: it was not.
+Result<Policies::Layers> layers_of(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  try {
+    Policies::Layers layers;
+    layers.from_files = json.at("from") == "files";
+    for (const Json& each : json.at("texts")) {
+      layers.texts.push_back({each.at("file").get<std::string>(), each.at("text").get<std::string>()});
+    }
+    for (const auto& [id, of] : json.at("policies").items()) layers.policies[id] = of.get<std::string>();
+    for (const Json& id : json.at("deleted")) layers.deleted.insert(id.get<std::string>());
+    if (const Json& tiers = json.at("tiers"); !tiers.is_null()) {
+      TierLimits& limits = layers.tiers.emplace();
+      for (int t = 0; t < policy::kTierCount; ++t) {
+        const Json& of = tiers.at(to_string(static_cast<policy::Tier>(t)));
+        limits.at(static_cast<std::size_t>(t)) = {of.at("capacity").get<Units>(),
+                                                  of.at("refill_per_minute").get<Units>()};
+      }
+    }
+    return layers;
+  } catch (const nlohmann::json::exception&) {
+    return Error{ErrorCode::kCorrupt, "what was kept of policies set by API cannot be read"};
+  }
+}
+
+policy::ReadResult read(const Policies::Layers& layers) {
+  std::vector<policy::Text> texts = layers.texts;
+  for (const auto& [id, text] : layers.policies) texts.push_back({file_of(id), wrapped(text), true});
+  policy::ReadResult result = policy::read_texts(texts, layers.deleted);
+  for (Problem& problem : result.problems) unwrap(problem, layers.policies);
+  if (layers.tiers) result.document.tiers.limits = *layers.tiers;
+  return result;
+}
+
+std::optional<Error> too_many_units(const policy::Document& document) {
+  std::set<std::string_view> units{"requests"};
+  for (const policy::Policy& each : document.policies) units.insert(each.unit);
+  if (units.size() <= engine::kMaxUnits) return std::nullopt;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("policies must count at most {} different units, got {}", engine::kMaxUnits, units.size())};
+}
+
+bool has(const policy::Document& document, const std::string& id) {
+  return std::any_of(document.policies.begin(), document.policies.end(),
+                     [&](const policy::Policy& each) { return each.id == id; });
+}
+
+Policies::Changed failed(Error error) {
+  Policies::Changed changed;
+  changed.error = std::move(error);
+  return changed;
+}
+
+}  // namespace
+
+std::string Policies::Changed::text() const {
+  std::string text = error ? error->message : std::string();
+  for (const Problem& problem : problems) {
+    if (!text.empty()) text += '\n';
+    text += problem.text();
+  }
+  return text;
+}
+
+Policies::Policies(Service& service, std::vector<std::string> paths) : service_(service), paths_(std::move(paths)) {}
+
+Policies::Changed Policies::apply_locked(Layers next, const Change& change) {
+  policy::ReadResult result = read(next);
+  if (!result.ok()) {
+    ++reloads_.refused;
+    Changed changed;
+    changed.problems = std::move(result.problems);
+    return changed;
+  }
+  if (std::optional<Error> error = too_many_units(result.document)) {
+    ++reloads_.refused;
+    return failed(*std::move(error));
+  }
+  const Nanos wall = service_.clock->wall(service_.clock->now());
+  std::string text = layers_json(next, true);
+  std::int64_t version = 0;
+  const std::vector<state::PolicyVersion> latest = service_.database->versions(1);
+  // A restart, or a reload that found nothing new, makes no version.
+  if (change.source == "files" && !latest.empty()) {
+    const auto last = service_.database->version(latest.front().id);
+    if (last && last->text == text) version = last->id;
+  }
+  const bool fresh = version == 0;
+  if (fresh) {
+    state::PolicyVersion made;
+    made.time = wall;
+    made.who = change.who;
+    made.source = change.source;
+    made.note = change.note;
+    made.text = std::move(text);
+    state::AuditEntry entry;
+    entry.time = wall;
+    entry.who = change.who;
+    entry.action = change.action;
+    entry.target = change.target;
+    entry.before = change.before;
+    entry.after = change.after;
+    const std::vector<state::Setting> settings = settings_locked(next);
+    const Result<std::int64_t> added = service_.database->add_version(made, settings, entry);
+    if (!added) return failed(added.error());
+    version = *added;
+  }
+  if (const Result<void> loaded = service_.engine->load(result.document); !loaded) {
+    ++reloads_.refused;
+    if (fresh) {
+      // What is on disk must be what is in force: the version stays as one that was tried.
+      state::AuditEntry entry;
+      entry.time = wall;
+      entry.who = change.who;
+      entry.action = "policies.undo";
+      entry.target = std::to_string(version);
+      entry.after = text_of(Json{{"error", loaded.error().message}});
+      (void)service_.database->change(settings_locked(layers_), entry);
+    }
+    return failed(loaded.error());
+  }
+  ++reloads_.done;
+  layers_ = std::move(next);
+  document_ = std::move(result.document);
+  version_ = version;
+  Changed changed;
+  changed.version = version;
+  return changed;
+}
+
+std::vector<state::Setting> Policies::settings_locked(const Layers& next) const {
+  state::Setting setting;
+  setting.section = kSection;
+  setting.key = kKey;
+  const bool nothing = next.from_files && next.policies.empty() && next.deleted.empty() && !next.tiers;
+  if (!nothing) setting.value = layers_json(next, false);
+  return {std::move(setting)};
+}
+
+Policies::Changed Policies::start() {
+  const std::lock_guard guard(mutex_);
+  Layers next;
+  for (const state::Setting& setting : service_.database->settings(kSection)) {
+    if (setting.key != kKey || !setting.value) continue;
+    Result<Layers> kept = layers_of(*setting.value);
+    if (!kept) return failed(kept.error());
+    next = *std::move(kept);
+  }
+  if (next.from_files) {
+    policy::Gathered gathered = policy::gather(paths_);
+    if (!gathered.problems.empty()) {
+      Changed changed;
+      changed.problems = std::move(gathered.problems);
+      return changed;
+    }
+    next.texts = std::move(gathered.texts);
+  }
+  return apply_locked(std::move(next), {"files", "policies.start", "", "", "", "files", "on start"});
+}
+
+Policies::Changed Policies::reload(const std::string& who) {
+  const std::lock_guard guard(mutex_);
+  policy::Gathered gathered = policy::gather(paths_);
+  if (!gathered.problems.empty()) {
+    ++reloads_.refused;
+    Changed changed;
+    changed.problems = std::move(gathered.problems);
+    return changed;
+  }
+  Layers next = layers_;
+  if (!next.from_files) {
+    // A document put by API stands in for the files; they are read all the same, so that mistakes in them are told.
+    policy::ReadResult files = policy::read_texts(gathered.texts);
+    Changed changed;
+    changed.version = version_;
+    changed.problems = std::move(files.problems);
+    ++(changed.ok() ? reloads_.done : reloads_.refused);
+    return changed;
+  }
+  next.texts = std::move(gathered.texts);
+  return apply_locked(std::move(next), {who, "policies.reload", "", "", "", "files", "files were read again"});
+}
+
+Policies::Changed Policies::replace(const std::string& text, const std::string& who) {
+  const std::lock_guard guard(mutex_);
+  Layers next;
+  next.from_files = false;
+  next.texts.push_back({"document", text});
+  next.tiers = layers_.tiers;
+  const std::string before = text_of(Json{{"version", version_}, {"policies", document_.policies.size()}});
+  const std::string after = text_of(Json{{"text", text}});
+  return apply_locked(std::move(next), {who, "policies.replace", "", before, after, "api", "all replaced"});
+}
+
+Policies::Changed Policies::put(const std::string& id, const std::string& text, const std::string& who) {
+  const policy::Tree tree = policy::parse(text);
+  const bool one = tree.flaws.empty() && tree.roots.size() == 1 && tree.roots.front()->is_mapping();
+  if (!tree.flaws.empty()) {
+    Changed changed;
+    for (const policy::Flaw& flaw : tree.flaws) {
+      changed.problems.push_back({{file_of(id), flaw.line, flaw.column}, flaw.message});
+    }
+    return changed;
+  }
+  const policy::Node* named = one ? tree.roots.front()->find("id") : nullptr;
+  if (named == nullptr || !named->is_scalar() || named->text != id) {
+    const std::string came = !one ? std::string("something else") : named == nullptr ? "none" : shown(*named);
+    return failed({ErrorCode::kInvalidArgument,
+                   fmt::format("the body must be one policy whose id is \"{}\", as in the path, got {}", id, came)});
+  }
+  const std::lock_guard guard(mutex_);
+  Layers next = layers_;
+  const auto old = next.policies.find(id);
+  const std::string before = old != next.policies.end() ? text_of(Json{{"text", old->second}})
+                             : has(document_, id)       ? text_of(Json{{"source", "document"}})
+                                                        : std::string();
+  next.policies[id] = text;
+  next.deleted.erase(id);
+  const std::string after = text_of(Json{{"text", text}});
+  return apply_locked(std::move(next), {who, "policies.put", id, before, after, "api", "put " + id});
+}
+
+Policies::Changed Policies::remove(const std::string& id, const std::string& who) {
+  const std::lock_guard guard(mutex_);
+  if (!has(document_, id)) {
+    return failed({ErrorCode::kNotFound, fmt::format("there is no policy \"{}\" that could be deleted", id)});
+  }
+  Layers next = layers_;
+  const auto old = next.policies.find(id);
+  const std::string before =
+      old != next.policies.end() ? text_of(Json{{"text", old->second}}) : text_of(Json{{"source", "document"}});
+  if (old != next.policies.end()) next.policies.erase(old);
+  next.deleted.insert(id);
+  return apply_locked(std::move(next), {who, "policies.delete", id, before, "", "api", "deleted " + id});
+}
+
+Policies::Changed Policies::revert(const std::string& who) {
+  const std::lock_guard guard(mutex_);
+  policy::Gathered gathered = policy::gather(paths_);
+  if (!gathered.problems.empty()) {
+    Changed changed;
+    changed.problems = std::move(gathered.problems);
+    return changed;
+  }
+  Layers next;
+  next.texts = std::move(gathered.texts);
+  next.tiers = layers_.tiers;
+  const std::string before = text_of(Json{{"version", version_}, {"policies", document_.policies.size()}});
+  return apply_locked(std::move(next), {who, "policies.revert", "", before, "", "api", "back to the files"});
+}
+
+Policies::Changed Policies::set_tiers(const std::optional<TierLimits>& limits, const std::string& who) {
+  const std::lock_guard guard(mutex_);
+  Layers next = layers_;
+  next.tiers = limits;
+  const auto shown_json = [](const std::optional<TierLimits>& tiers) {
+    return tiers ? text_of(tiers_json(tiers)) : std::string();
+  };
+  const std::string before = shown_json(document_.tiers.limits);
+  return apply_locked(std::move(next),
+                      {who, "defaults.set", "", before, shown_json(limits), "api", "tier defaults changed"});
+}
+
+Policies::Changed Policies::rollback(std::int64_t version, const std::string& who) {
+  const std::lock_guard guard(mutex_);
+  const std::optional<state::PolicyVersion> old = service_.database->version(version);
+  if (!old) return failed({ErrorCode::kNotFound, fmt::format("there is no version {}", version)});
+  Result<Layers> layers = layers_of(old->text);
+  if (!layers) return failed(layers.error());
+  // The files may read differently by now: what they said then is what is asked for, unless they say it still.
+  if (layers->from_files && layers->texts != policy::gather(paths_).texts) layers->from_files = false;
+  const std::string before = text_of(Json{{"version", version_}});
+  const std::string after = text_of(Json{{"version", version}});
+  return apply_locked(*std::move(layers), {who, "policies.rollback", std::to_string(version), before, after, "rollback",
+                                           fmt::format("back to version {}", version)});
+}
+
+policy::ReadResult Policies::validate(const std::string& text) {
+  policy::ReadResult result = policy::read_text(text, "document");
+  if (!result.ok()) return result;
+  if (const std::optional<Error> error = too_many_units(result.document)) {
+    result.problems.push_back({{"document", 0, 0}, error->message});
+  }
+  return result;
+}
+
+Policies::View Policies::view() const {
+  const std::lock_guard guard(mutex_);
+  return {layers_, version_, document_};
+}
+
+std::int64_t Policies::version() const {
+  const std::lock_guard guard(mutex_);
+  return version_;
+}
+
+std::string Policies::stream(const Layers& layers) {
+  if (layers.texts.size() == 1) return layers.texts.front().text;
+  std::string out;
+  for (const policy::Text& text : layers.texts) {
+    out += fmt::format("---\n# {}\n{}", text.file, text.text);
+    if (!text.text.ends_with('\n')) out += '\n';
+  }
+  return out;
+}
+
+Policies::Reloads Policies::reloads() const {
+  const std::lock_guard guard(mutex_);
+  return reloads_;
+}
+
+}  // namespace headgate::api
