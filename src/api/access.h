@@ -1,6 +1,11 @@
 // Who may ask and who may manage: tokens, sign-in codes, browser sessions, Host and Origin.
 //
-// Safe for concurrent use.
+// Safe for concurrent use. Judging a request takes a hash of its token and no lock; only browser sessions take one.
+//
+// Browsers are the danger where no token is needed: a page from elsewhere may send requests to this machine. So a
+// request with an Origin must come from the site that its Host names, or from one of AccessOptions::hosts; and without
+// a good token, its Host must be localhost, an IP address or one of those, since any other name may have been pointed
+// here by a stranger's DNS.
 #pragma once
 
 #include <memory>
@@ -39,7 +44,7 @@ struct Admission {
 
 struct AccessOptions {
   Auth auth = Auth::kLocal;
-  std::vector<std::string> hosts;  // that browsers may name besides loopback names and the addresses listened on
+  std::vector<std::string> hosts;  // that browsers may name besides localhost and IP addresses; with or without a port
   bool metrics_open = true;        // on loopback
 };
 
@@ -48,20 +53,28 @@ class Access {
   Access(state::Database& database, AccessOptions options, Clock& clock);
   ~Access();
 
-  // May this request ask (/v1/*)? With kLocal everybody may; a token that is given must be good all the same.
+  // May this request ask (/v1/*)? With kLocal everybody may; a token that is given must be good all the same. With
+  // kRequired it takes a token, a browser session or a client certificate, whose common name is the agent; a viewer
+  // may not, since asking charges.
   [[nodiscard]] Admission asks(const net::HttpRequest& request) const;
   // May it manage (/api/*)? `change`: it wants to change something, which takes an admin; else a viewer will do.
   [[nodiscard]] Admission manages(const net::HttpRequest& request, bool change) const;
-  // A token from RESP, WebSocket or gRPC. Failures are limited by ip: ten a minute, then none is even looked at.
+  // May it read /metrics? Open to loopback if so set; else as for managing.
+  [[nodiscard]] Admission reads_metrics(const net::HttpRequest& request) const;
+  // A token from RESP, WebSocket or gRPC. Bad ones are limited by ip (a whole /64 of IPv6): ten a minute, then they are
+  // told to wait. A good one always passes, so that nobody can lock out others behind the same address.
   [[nodiscard]] Admission by_token(std::string_view secret, std::string_view ip) const;
   // What somebody without a token is, on a protocol that has none in its first message.
   [[nodiscard]] Admission without_token() const;
+  [[nodiscard]] Admission without_token(const net::Peer& peer) const;  // its certificate counts
   [[nodiscard]] bool required() const noexcept;
 
-  // May the caller speak for that agent? Sets nothing but the refusal.
+  // May the caller speak for that agent? One bound to an agent must say so (or have it filled in): no name is not its
+  // name.
   [[nodiscard]] static std::optional<Refusal> speaks_for(const Caller& caller, std::string_view agent);
 
   // Browsers. A code is good once, for ten minutes; a session for twelve hours, in an HttpOnly, SameSite=Strict cookie.
+  // Both are kept in memory, and stand for an admin. Of codes the newest 100 count, of sessions the newest 1,000.
   [[nodiscard]] std::string new_code();
   // The Set-Cookie line ("Set-Cookie: ...\r\n") for a good code.
   [[nodiscard]] std::optional<std::string> sign_in(std::string_view code, const net::HttpRequest& request);
@@ -72,8 +85,8 @@ class Access {
   std::unique_ptr<Impl> impl_;
 };
 
-// Writes <data>/admin.token (mode 0600) if the database has no token for it yet, or the file has been lost; returns its
-// path.
+// Writes <data>/admin.token (mode 0600) unless it holds an admin's token that the database knows; returns its path. The
+// token of a file that was lost is revoked. REQUIRES: the folder exists.
 [[nodiscard]] Result<std::string> ensure_admin_token(state::Database& database, const std::string& data, Nanos now);
 
 }  // namespace headgate::api

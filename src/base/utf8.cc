@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
 #include <cstdint>
+#include <cstring>
 
 namespace headgate::base {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 std::size_t character_length(std::string_view bytes) noexcept {
   const auto at = [&](std::size_t i) -> std::uint32_t { return static_cast<unsigned char>(bytes[i]); };
   const std::uint32_t first = at(0);
-  if (first < 0x80) return first >= 0x20 || first == '\t' || first == '\n' || first == '\r' ? 1 : 0;
+  if (first < 0x80) return 1;
   std::size_t length = 0;
   std::uint32_t least = 0;
   std::uint32_t code = 0;
@@ -29,6 +30,13 @@ std::size_t character_length(std::string_view bytes) noexcept {
   return code < least || code > 0x10FFFF || surrogate ? 0 : length;
 }
 
+// Of eight bytes at once.
+bool all_ascii(const char* bytes) noexcept {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof word);
+  return (word & 0x8080808080808080U) == 0;
+}
+
 }  // namespace
 
 bool is_plain_text(std::string_view bytes) noexcept {
@@ -42,9 +50,24 @@ bool is_plain_text(std::string_view bytes) noexcept {
   return true;
 }
 
+bool is_utf8(std::string_view bytes) noexcept {
+  for (std::size_t i = 0; i < bytes.size();) {
+    if (bytes.size() - i >= sizeof(std::uint64_t) && all_ascii(bytes.data() + i)) {
+      i += sizeof(std::uint64_t);
+      continue;
+    }
+    const std::size_t length = character_length(bytes.substr(i));
+    if (length == 0) return false;
+    i += length;
+  }
+  return true;
+}
+
 std::size_t find_not_text(std::string_view bytes) noexcept {
   for (std::size_t i = 0; i < bytes.size();) {
-    const std::size_t length = character_length(bytes.substr(i));
+    const char first = bytes[i];
+    const bool control = static_cast<unsigned char>(first) < 0x20 && first != '\t' && first != '\n' && first != '\r';
+    const std::size_t length = control ? 0 : character_length(bytes.substr(i));
     if (length == 0) return i;
     i += length;
   }

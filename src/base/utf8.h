@@ -7,6 +7,9 @@
 
 namespace headgate::base {
 
+// Whether it is UTF-8 at all, control characters included.
+[[nodiscard]] bool is_utf8(std::string_view bytes) noexcept;
+
 // The first byte that no text has: not UTF-8, or a control character other than tab, line feed and carriage return.
 // npos if there is none.
 [[nodiscard]] std::size_t find_not_text(std::string_view bytes) noexcept;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
 
@@ -76,6 +77,22 @@ void append_warnings(const CheckDecision& decision, std::string& out) {
 }
 
 }  // namespace
+
+Result<void> MessageReader::only(FieldSet allowed, std::string_view what) const {
+  const FieldSet others = fields_.given & ~allowed;
+  if (others == 0) return {};
+  return unknown_field(name_of(static_cast<Field>(std::countr_zero(others))), allowed, what);
+}
+
+void MessageReader::append_id(std::string& out) const {
+  if (!fields_.has(Field::kId)) return;
+  append_key("id", out);
+  if (fields_.id.kind == Scalar::Kind::kText) {
+    append_json_text(fields_.id.text, out);
+  } else {
+    fmt::format_to(std::back_inserter(out), "{}", fields_.id.integer);
+  }
+}
 
 void append_json_text(std::string_view text, std::string& out) {
   constexpr std::string_view kDigits = "0123456789abcdef";

@@ -28,6 +28,26 @@ class CheckReader {
   LineFields fields_;
 };
 
+// Reads what comes over a connection that carries more than checks: a check's fields, a type, an id, a token, a lease.
+//
+// Not for sharing between threads. Text is borrowed from the reader, until that reads again.
+class MessageReader {
+ public:
+  static constexpr FieldSet kFields =
+      kCheckFields | set_of(Field::kType) | set_of(Field::kId) | set_of(Field::kToken) | set_of(Field::kLeaseId);
+  Result<void> read(std::string_view json) { return json_.read(json, kFields, "a message", fields_); }
+  // After a read() that failed: as far as it came.
+  [[nodiscard]] const LineFields& fields() const noexcept { return fields_; }
+  // An error if a field is given that is none of these. `what` is how messages call it: "an identify message".
+  [[nodiscard]] Result<void> only(FieldSet allowed, std::string_view what) const;
+  // Appends `,"id":7` if it has an id.
+  void append_id(std::string& out) const;
+
+ private:
+  JsonLine json_;
+  LineFields fields_;
+};
+
 struct DecisionFormat {
   bool add_wait = false;        // delay_ms includes the time spent in the queue (of a simulation)
   std::string_view lease = {};  // written in place of the decision's own, if that has one

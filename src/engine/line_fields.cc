@@ -14,9 +14,10 @@ namespace headgate::engine {
 namespace {
 
 constexpr std::array<std::string_view, kFieldCount> kNames{
-    "operation",   "agent",  "session", "user",        "tenant", "plan",     "channel", "ip",     "resource", "context",
-    "contextType", "cost",   "peek",    "max_wait_ms", "hold",   "priority", "parent",  "t",      "time",     "event",
-    "load",        "reason", "by",      "lease",       "file",   "remove",   "light",   "normal", "heavy"};
+    "operation", "agent",       "session", "user",   "tenant",      "plan",  "channel",  "ip",     "resource",
+    "context",   "contextType", "cost",    "peek",   "max_wait_ms", "hold",  "priority", "parent", "t",
+    "time",      "event",       "load",    "reason", "by",          "lease", "file",     "remove", "light",
+    "normal",    "heavy",       "type",    "id",     "token",       "lease"};
 
 constexpr double kLongestWaitMs = 31'536'000'000;  // a year
 constexpr std::int64_t kMostPriority = 1'000'000;
@@ -96,6 +97,20 @@ Result<void> take_boolean(Field field, const Scalar& value, bool& out) {
   return {};
 }
 
+// What an asker tells its questions apart by: repeated to it as it came, so it must have one spelling.
+Result<void> take_id(const Scalar& value, Scalar& out) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  constexpr std::size_t kLongest = 128;
+  const bool number = value.kind == Scalar::Kind::kInteger && value.integer >= -kMost && value.integer <= kMost;
+  const bool text = value.kind == Scalar::Kind::kText && value.text.size() <= kLongest;
+  if (!number && !text) {
+    return must_be(Field::kId, {},
+                   fmt::format("a whole number within 2^53 of 0, or text of at most {} bytes", kLongest), value);
+  }
+  out = value;
+  return {};
+}
+
 // Milliseconds, exact for every whole number of them.
 Result<void> take_instant(Field field, const Scalar& given, Nanos& out) {
   constexpr std::int64_t kNanosPerMilli = 1'000'000;
@@ -126,7 +141,7 @@ std::string_view name_of(Field field) noexcept { return kNames[static_cast<std::
 
 std::optional<Field> field_named(std::string_view name, FieldSet allowed) noexcept {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name && (allowed >> i & 1U) != 0) return static_cast<Field>(i);
+    if (kNames[i] == name && (allowed >> i & 1) != 0) return static_cast<Field>(i);
   }
   return std::nullopt;
 }
@@ -134,7 +149,7 @@ std::optional<Field> field_named(std::string_view name, FieldSet allowed) noexce
 Error unknown_field(std::string_view name, FieldSet allowed, std::string_view what) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if ((allowed >> i & 1U) != 0) names.emplace_back(kNames[i]);
+    if ((allowed >> i & 1) != 0) names.emplace_back(kNames[i]);
   }
   return {ErrorCode::kInvalidArgument, fmt::format("there is no field \"{}\" in {}{}", base::shortened(name, kShown),
                                                    what, base::did_you_mean(name, names))};
@@ -159,7 +174,7 @@ void LineFields::clear() noexcept {
   attributes.clear();
   costs.clear();
   remove = false;
-  event = reason = by = file = {};
+  event = reason = by = file = type = token = lease_id = {};
   tiers = {};
 }
 
@@ -179,6 +194,10 @@ Result<void> LineFields::set(Field field, std::string_view part, const Scalar& v
     case Field::kReason: return take_text(field, {}, value, reason);
     case Field::kBy: return take_text(field, {}, value, by);
     case Field::kFile: return take_text(field, {}, value, file);
+    case Field::kType: return take_text(field, {}, value, type);
+    case Field::kToken: return take_text(field, {}, value, token);
+    case Field::kLeaseId: return take_text(field, {}, value, lease_id);
+    case Field::kId: return take_id(value, id);
     case Field::kPeek: return take_boolean(field, value, check.peek);
     case Field::kHold: return take_boolean(field, value, check.hold);
     case Field::kRemove: return take_boolean(field, value, remove);

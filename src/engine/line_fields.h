@@ -1,5 +1,5 @@
-// The fields of a check as JSON and tables name them, and those that lines of a trace have besides: one place for what
-// each may be, whoever reads it.
+// The fields of a check as JSON and tables name them, and those that lines of a trace and messages of a connection have
+// besides: one place for what each may be, whoever reads it.
 //
 // Internal to the readers (check_json.h, trace.h). Not for sharing between threads.
 #pragma once
@@ -49,10 +49,15 @@ enum class Field : std::uint8_t {
   kLight,
   kNormal,
   kHeavy,
+  // From here on: of messages only.
+  kType,
+  kId,
+  kToken,
+  kLeaseId,  // called "lease", as a trace's number is
 };
-inline constexpr int kFieldCount = 29;
+inline constexpr int kFieldCount = 33;
 
-using FieldSet = std::uint32_t;
+using FieldSet = std::uint64_t;
 constexpr FieldSet set_of(Field field) noexcept { return FieldSet{1} << static_cast<unsigned>(field); }
 inline constexpr FieldSet kCheckFields = set_of(Field::kT) - 1;
 
@@ -86,6 +91,10 @@ struct LineFields {
   std::string_view reason;
   std::string_view by;
   std::string_view file;
+  std::string_view type;
+  Scalar id;  // text or a whole number
+  std::string_view token;
+  std::string_view lease_id;
   struct Tier {
     Units capacity = 0;  // 0: not given
     Units refill_per_minute = 0;

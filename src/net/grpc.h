@@ -1,4 +1,6 @@
 // Unary gRPC calls over HTTP/2, as services see them.
+//
+// For TLS with ALPN "h2" and for cleartext connections that begin with HTTP/2's preface; any other beginning is closed.
 #pragma once
 
 #include <memory>
@@ -47,11 +49,15 @@ class GrpcHandler {
 };
 
 struct GrpcLimits {
-  std::size_t max_message = 1 << 20;            // kResourceExhausted
-  std::uint32_t max_concurrent_streams = 1000;  //
-  std::uint32_t max_resets_per_second = 200;    // more is a flood: GOAWAY
-  std::size_t max_header_bytes = 16 << 10;
-  std::size_t max_backlog = 4 << 20;  // of answers the peer does not read: reads pause
+  std::size_t max_message = 1 << 20;               // kResourceExhausted
+  std::size_t max_pending = 8 << 20;               // of all messages of a connection that are not complete: the same
+  std::uint32_t max_concurrent_streams = 1000;     // further ones are refused
+  std::uint32_t max_resets_per_second = 200;       // more is a flood: GOAWAY
+  std::size_t max_header_bytes = 16 << 10;         // kResourceExhausted
+  std::size_t max_backlog = 4 << 20;               // of answers the peer does not read; from a quarter on, reads pause
+  Nanos request_within{std::chrono::seconds{10}};  // from a call's head to its end: kDeadlineExceeded
+  Nanos ping_every{std::chrono::seconds{60}};      // of silence
+  Nanos pong_within{std::chrono::seconds{20}};     // after a ping something must have come, or the peer is gone
 };
 
 [[nodiscard]] std::unique_ptr<Session> make_grpc_session(GrpcHandler& handler, const Peer& peer,

@@ -52,6 +52,8 @@ class Session {
   virtual void finish() { close = true; }
   // The server is going away: end as the protocol has it, after what has been asked is answered.
   virtual void drain() = 0;
+  // All of `out` has been sent: whoever paused because the peer did not read may go on.
+  virtual void sent() {}
   // Called about once a second.
   virtual void tick(Nanos /*now*/) {}
   // Whether a request has begun and not ended: its sender is given less time than one that is merely idle.

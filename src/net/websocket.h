@@ -1,4 +1,7 @@
 // WebSocket (RFC 6455) over a connection that an HTTP request has handed over.
+//
+// Text messages only. An idle connection costs about 300 bytes besides its handler: what has come of a message is kept
+// only until the message is whole, and nothing else is.
 #pragma once
 
 #include <memory>
@@ -30,14 +33,18 @@ class WebSocketHandler {
   virtual void opened(WebSocket& /*socket*/) noexcept {}
   // A whole text message, valid UTF-8, followed by Session::kSlack readable bytes.
   virtual void message(WebSocket& socket, std::string_view text) noexcept = 0;
+  // Once, perhaps from within message(): nothing sent after it arrives.
   virtual void closed() noexcept {}
+  // Whether an answer is still to come, which a server that is going away should wait for.
+  [[nodiscard]] virtual bool busy() const noexcept { return false; }
 };
 
 struct WebSocketLimits {
   std::size_t max_message = 64 << 10;  // 1009
   std::size_t max_backlog = 1 << 20;   // a peer that reads too slowly is closed: 1008
   Nanos ping_every{std::chrono::seconds{30}};
-  Nanos pong_within{std::chrono::seconds{30}};  // after a ping, or it is gone
+  Nanos pong_within{std::chrono::seconds{30}};  // after a ping something must have come, or the peer is gone
+  Nanos close_within{std::chrono::seconds{5}};  // after our close frame, the peer's
 };
 
 // The session that follows the 101 answer. To reach it from another thread, a handler posts to its link and calls

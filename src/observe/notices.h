@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/event.h"
@@ -25,8 +27,13 @@ struct Notice {
   std::string text;
   double value = 0;
 };
-// One JSON object, as webhooks and /api/events send it.
+// One JSON object, as webhooks and /api/events send it; its time in epoch milliseconds, without the texts that are
+// empty.
 [[nodiscard]] std::string to_json(const Notice& notice);
+
+// Whether notices of that kind are what single checks bring about: "violation", "exceeded", "monitored", "warning",
+// "lease_expired". There may be very many of them.
+[[nodiscard]] bool is_everyday(std::string_view kind) noexcept;
 
 // Called by the notices' own thread, one notice at a time.
 class NoticeSink {
@@ -42,7 +49,7 @@ class Notices final : public engine::EventSink {
   Notices();
   ~Notices() override;  // tells what is queued, then ends
 
-  // Before the first event.
+  // From the next notice on.
   void add(std::shared_ptr<NoticeSink> sink);
   void on_event(const engine::Event& event) noexcept override;
   void tell(Notice notice) noexcept;
@@ -56,16 +63,20 @@ class Notices final : public engine::EventSink {
   std::unique_ptr<Impl> impl_;
 };
 
-// Writes each to the log.
+// Writes each to the log: what a person should look at as a warning, what changes as information, and what is everyday
+// for debugging only.
 [[nodiscard]] std::shared_ptr<NoticeSink> make_log_sink();
 
 struct WebhookOptions {
   std::string url;     // http:// or https://
   std::string secret;  // of the HMAC-SHA256 in X-Headgate-Signature: "sha256=<hex>" over "<timestamp>.<body>"
-  std::vector<std::string> kinds;  // empty: all but warnings and single violations
+  std::vector<std::string> kinds;  // empty: all that are not everyday
   int attempts = 5;                // with 1, 2, 4, ... seconds between them, and jitter
   Nanos timeout{std::chrono::seconds{5}};
   std::size_t queue = 1'000;  // the oldest is dropped when full, and counted
+  // How long to wait after the n-th failure (from 1); none: 1, 2, 4, ... seconds, at most five minutes, half of it
+  // by chance.
+  std::function<Nanos(int failures)> back_off{};
 };
 struct WebhookCounts {
   std::uint64_t delivered = 0;
@@ -73,6 +84,13 @@ struct WebhookCounts {
   std::uint64_t dropped = 0;
   std::uint64_t queued = 0;
 };
+// Posts each notice as JSON, in order, from a thread of its own, with
+//   X-Headgate-Event      its kind
+//   X-Headgate-Delivery   the same for every attempt at one notice
+//   X-Headgate-Timestamp  Unix seconds of this attempt
+//   X-Headgate-Signature  see WebhookOptions::secret; not without one
+// Any 2xx is a delivery; 408, 429, 5xx and no answer are tried again; anything else is not. Redirects are not followed.
+// Ends at once when it is destroyed: what is still queued counts as dropped.
 class WebhookSink : public NoticeSink {
  public:
   [[nodiscard]] virtual WebhookCounts counts() const noexcept = 0;

@@ -1,0 +1,18 @@
+-- Asks Headgate's gate about a request, and leaves the answer in txn.headgate_denied and txn.headgate_retry_after.
+-- If Headgate cannot be reached, the request goes through.
+core.register_action("headgate", {"http-req"}, function(txn)
+  local headers = txn.http:req_get_headers()
+  local agent = headers["x-agent"] and headers["x-agent"][0]
+  local asked = {
+    ["x-original-method"] = {txn.sf:method()},
+    ["x-original-uri"] = {txn.sf:path()},
+    ["x-real-ip"] = {txn.sf:src()},
+  }
+  -- Take it from what you trust, not from what anybody can send.
+  if agent then asked["x-headgate-agent"] = {agent} end
+  local answer = core.httpclient():get{url = "http://127.0.0.1:7070/v1/gate", headers = asked, timeout = 200}
+  if answer and answer.status == 429 then
+    txn:set_var("txn.headgate_denied", true)
+    txn:set_var("txn.headgate_retry_after", answer.headers["retry-after"] and answer.headers["retry-after"][0] or "1")
+  end
+end, 0)

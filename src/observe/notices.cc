@@ -1,0 +1,201 @@
+#include "observe/notices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <iterator>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "engine/check_json.h"
+#include "observe/log.h"
+#include "observe/one_line.h"
+
+namespace headgate::observe {
+namespace {
+
+void append_text(std::string_view name, std::string_view text, std::string& out) {
+  if (text.empty()) return;
+  fmt::format_to(std::back_inserter(out), ",\"{}\":", name);
+  append_quoted(text, out);
+}
+
+}  // namespace
+
+std::string to_json(const Notice& notice) {
+  std::string out = fmt::format("{{\"id\":{},\"kind\":", notice.id);
+  append_quoted(notice.kind, out);
+  fmt::format_to(std::back_inserter(out), ",\"time\":{}", notice.time.count() / 1'000'000);
+  append_text("agent", notice.agent, out);
+  append_text("operation", notice.operation, out);
+  append_text("policy_id", notice.policy_id, out);
+  append_text("to", notice.to, out);
+  append_text("text", notice.text, out);
+  out += ",\"value\":";
+  engine::append_json_number(notice.value, out);
+  out += '}';
+  return out;
+}
+
+bool is_everyday(std::string_view kind) noexcept {
+  constexpr std::array<std::string_view, 5> kEveryday{"violation", "exceeded", "monitored", "warning", "lease_expired"};
+  return std::find(kEveryday.begin(), kEveryday.end(), kind) != kEveryday.end();
+}
+
+struct Notices::Impl {
+  void push(Notice notice) {
+    // Looked at first without the lock, so that a flood which is dropped anyway costs next to nothing.
+    if (size.load(std::memory_order_relaxed) >= kMostQueued) {
+      dropped.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    bool wake = false;
+    {
+      const std::lock_guard guard(mutex);
+      if (queue.size() >= kMostQueued) {
+        dropped.fetch_add(1, std::memory_order_relaxed);
+        return;
+      }
+      notice.id = ++last_id;
+      wake = queue.empty();
+      queue.push_back(std::move(notice));
+      size.store(queue.size(), std::memory_order_relaxed);
+    }
+    if (wake) arrived.notify_one();
+  }
+
+  void run() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      arrived.wait(lock, [&] { return stop || !queue.empty(); });
+      if (queue.empty()) return;  // told to stop, and everything is told
+      const Notice notice = std::move(queue.front());
+      queue.pop_front();
+      size.store(queue.size(), std::memory_order_relaxed);
+      lock.unlock();
+      tell_sinks(notice);
+      lock.lock();
+      told_id = notice.id;
+      told.fetch_add(1, std::memory_order_relaxed);
+      all_told.notify_all();
+    }
+  }
+
+  void tell_sinks(const Notice& notice) {
+    const std::lock_guard guard(sinks_mutex);
+    for (const auto& sink : sinks) {
+      try {
+        sink->on_notice(notice);
+      } catch (const std::exception& e) {  // one sink's trouble is not the others'
+        log(LogLevel::kError, "a listener failed", {{"kind", notice.kind}, {"why", e.what()}});
+      }
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::condition_variable all_told;
+  std::deque<Notice> queue;
+  std::uint64_t last_id = 0;
+  std::uint64_t told_id = 0;
+  bool stop = false;
+  std::atomic<std::size_t> size{0};
+  std::atomic<std::uint64_t> dropped{0};
+  std::atomic<std::uint64_t> told{0};
+
+  std::mutex sinks_mutex;
+  std::vector<std::shared_ptr<NoticeSink>> sinks;
+  std::thread thread;
+};
+
+Notices::Notices() : impl_(std::make_unique<Impl>()) {
+  impl_->thread = std::thread([this] { impl_->run(); });
+}
+
+Notices::~Notices() {
+  {
+    const std::lock_guard guard(impl_->mutex);
+    impl_->stop = true;
+  }
+  impl_->arrived.notify_one();
+  impl_->thread.join();
+}
+
+void Notices::add(std::shared_ptr<NoticeSink> sink) {
+  const std::lock_guard guard(impl_->sinks_mutex);
+  impl_->sinks.push_back(std::move(sink));
+}
+
+void Notices::on_event(const engine::Event& event) noexcept {
+  if (impl_->size.load(std::memory_order_relaxed) >= kMostQueued) {
+    impl_->dropped.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  try {
+    Notice notice;
+    notice.kind = engine::to_string(event.kind);
+    notice.time = event.time;
+    notice.agent = event.agent;
+    notice.operation = event.operation;
+    notice.policy_id = event.policy_id;
+    notice.to = event.to;
+    notice.text = event.text;
+    notice.value = event.value;
+    impl_->push(std::move(notice));
+  } catch (...) {  // no memory
+    impl_->dropped.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+void Notices::tell(Notice notice) noexcept {
+  try {
+    impl_->push(std::move(notice));
+  } catch (...) {
+    impl_->dropped.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+std::uint64_t Notices::dropped() const noexcept { return impl_->dropped.load(std::memory_order_relaxed); }
+std::uint64_t Notices::told() const noexcept { return impl_->told.load(std::memory_order_relaxed); }
+
+void Notices::flush() {
+  std::unique_lock lock(impl_->mutex);
+  const std::uint64_t last = impl_->last_id;
+  impl_->all_told.wait(lock, [&] { return impl_->told_id >= last; });
+}
+
+namespace {
+
+LogLevel level_of(std::string_view kind) noexcept {
+  if (is_everyday(kind)) return LogLevel::kDebug;
+  for (const char* change : {"adaptive", "reload", "unknown_operation"}) {
+    if (kind == change) return LogLevel::kInfo;
+  }
+  return LogLevel::kWarn;
+}
+
+class LogSink final : public NoticeSink {
+ public:
+  void on_notice(const Notice& notice) override {
+    const LogLevel level = level_of(notice.kind);
+    if (!logs(level)) return;
+    log(level, notice.kind,
+        {{"agent", notice.agent},
+         {"operation", notice.operation},
+         {"policy", notice.policy_id},
+         {"to", notice.to},
+         {"value", notice.value},
+         {"text", notice.text}});
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<NoticeSink> make_log_sink() { return std::make_shared<LogSink>(); }
+
+}  // namespace headgate::observe

@@ -1,0 +1,174 @@
+"""What end-to-end tests share: a running server of their own, other programs on free ports, and plain HTTP."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = ""
+PATIENCE = 30  # seconds until something that must happen has not
+
+
+def main():
+    """Every script is called with the path of the binary."""
+    global BINARY
+    BINARY = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until(holds, what):
+    """Waits for a condition, and says which one did not come."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        value = holds()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"waited {PATIENCE} s in vain: {what}")
+
+
+def listens(port):
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Program:
+    """Another program, on a port that it must open."""
+
+    def __init__(self, command, port, cwd=None):
+        self.process = subprocess.Popen([str(part) for part in command], cwd=cwd, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE, text=True)
+        self.said = []
+        threading.Thread(target=lambda: self.said.extend(self.process.stderr), daemon=True).start()
+        wait_until(lambda: self.process.poll() is not None or listens(port), f"{command[0]} on port {port}")
+        if self.process.poll() is not None:
+            raise AssertionError(f"{command[0]} ended: {''.join(self.said)}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+
+
+class Answer:
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = response.headers
+        self.body = response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Server:
+    """headgate serve, on free ports, with a folder of its own."""
+
+    def __init__(self, *arguments, policies=None, data=None, env=None):
+        self.folder = None if data else tempfile.TemporaryDirectory()
+        self.data = pathlib.Path(data or self.folder.name)
+        command = [BINARY, "serve", "--data", str(self.data)]
+        given = " ".join(arguments)
+        for name in ("http", "resp", "grpc"):
+            if f"--{name}" not in given:
+                command += [f"--{name}", "127.0.0.1:0"]
+        if policies is not None:
+            path = self.data / "policies.yaml"
+            path.write_text(policies)
+            command += ["--policies", str(path)]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("HEADGATE_")}
+        self.process = subprocess.Popen(command + list(arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, env={**environment, **(env or {})})
+        self.log = []
+        self.banner = []
+        self.threads = [threading.Thread(target=self._read, args=(self.process.stderr, self.log), daemon=True),
+                        threading.Thread(target=self._read, args=(self.process.stdout, self.banner), daemon=True)]
+        for thread in self.threads:
+            thread.start()
+        wait_until(lambda: self.process.poll() is not None or self._ready(), "the server's first words")
+        if self.process.poll() is not None:
+            for thread in self.threads:
+                thread.join(PATIENCE)
+            raise AssertionError(f"the server ended with {self.process.returncode}: {''.join(self.log)}")
+        self.ports = {name: int(port) for name, port in
+                      re.findall(r"^  (http|resp|grpc) .*:(\d+)$", "".join(self.banner), re.MULTILINE)}
+
+    @staticmethod
+    def _read(stream, lines):
+        for line in stream:
+            lines.append(line)
+
+    def _ready(self):
+        text = "".join(self.banner)
+        return "Try a check" in text and text.endswith("\n") or ("  data " in text and "  http " not in text)
+
+    @property
+    def token(self):
+        return (self.data / "admin.token").read_text().strip()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.ports['http']}"
+
+    def call(self, method, path, body=None, headers=None, token=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports["http"], timeout=PATIENCE)
+        with contextlib.closing(connection):
+            sent = dict(headers or {})
+            if token:
+                sent["Authorization"] = f"Bearer {token}"
+            if body is not None and not isinstance(body, (str, bytes)):
+                body = json.dumps(body)
+            connection.request(method, path, body, sent)
+            return Answer(connection.getresponse())
+
+    def manage(self, method, path, body=None, headers=None):
+        return self.call(method, path, body, headers, self.token)
+
+    def check(self, agent="A", operation="run", **more):
+        return self.call("POST", "/v1/check", {"agent": agent, "operation": operation, **more}).json
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(PATIENCE)
+        for thread in self.threads:
+            thread.join(PATIENCE)
+        for stream in (self.process.stdout, self.process.stderr):
+            stream.close()
+        return code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.stop()
+        if self.folder:
+            self.folder.cleanup()
+
+
+def headgate(*arguments, env=None, stdin=None, cwd=None):
+    """One run of the command line."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HEADGATE_")}
+    return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE, input=stdin,
+                          env={**environment, **(env or {})}, cwd=cwd)
