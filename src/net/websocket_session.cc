@@ -44,8 +44,6 @@ class WebSocketSession final : public Session, public WebSocket {
     settle();
   }
 
-  void sent() override { settle(); }
-
   void tick(Nanos now) override {
     start(now);
     if (close_sent_) {

@@ -47,6 +47,7 @@ class Echo final : public WebSocketHandler {
 
 struct WebSocketTest : ::testing::Test {
   Seen seen;
+  Nanos now{1s};
   WebSocketLimits limits;
   std::unique_ptr<Session> session = make();
 
@@ -56,14 +57,14 @@ struct WebSocketTest : ::testing::Test {
     session = make();
     seen = {};
   }
-  std::vector<ServerFrame> answers(std::string_view bytes, Nanos now = 1s) {
-    session->receive(bytes, now);
+  std::vector<ServerFrame> answers(std::string_view bytes, Nanos at = 1s) {
+    session->receive(bytes, at);
     return drained();
   }
   std::vector<ServerFrame> drained() {
     std::vector<ServerFrame> all = frames_of(session->out);
     session->out.clear();
-    session->sent();
+    if (session->paused) session->receive({}, now);
     return all;
   }
   // What the connection is closed with when these bytes come.
