@@ -21,6 +21,7 @@ class EventFeed;
 class Alerts;
 class EmergencyKeeper;
 class Waiters;
+class SimulationRunner;
 
 // What the handlers of one server share.
 struct Context {
@@ -31,6 +32,7 @@ struct Context {
   std::shared_ptr<Alerts> alerts;
   std::shared_ptr<EmergencyKeeper> keeper;
   std::shared_ptr<Waiters> waiters;
+  std::shared_ptr<SimulationRunner> simulations;
   std::mutex settings_mutex{};  // held by whoever changes what operators have set, from reading it to applying it
 };
 

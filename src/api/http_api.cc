@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
 
+#include "api/alerts.h"
 #include "api/call.h"
+#include "api/emergency_keeper.h"
+#include "api/event_feed.h"
+#include "api/simulation_runner.h"
 #include "api/waiters.h"
 #include "base/hash.h"
 #include "base/suggest.h"
@@ -95,9 +98,25 @@ std::string new_request_id() { return fmt::format("{:016x}", base::random_seed()
 class Handler final : public HttpApi {
  public:
   Handler(Service& service, Policies& policies, HttpApiOptions options)
-      : context_{service, policies, std::move(options), nullptr, nullptr, nullptr, std::make_shared<Waiters>()} {
+      : context_{service,
+                 policies,
+                 std::move(options),
+                 std::make_shared<EventFeed>(),
+                 std::make_shared<Alerts>(),
+                 std::make_shared<EmergencyKeeper>(service),
+                 std::make_shared<Waiters>(),
+                 std::make_shared<SimulationRunner>()} {
+    if (service.notices != nullptr) {
+      service.notices->add(context_.keeper);
+      service.notices->add(context_.alerts);
+      service.notices->add(context_.feed);
+    }
     if (context_.options.started == Nanos{0}) context_.options.started = service.clock->wall(service.clock->now());
   }
+
+  ~Handler() override { context_.keeper->detach(); }
+  Handler(const Handler&) = delete;
+  Handler& operator=(const Handler&) = delete;
 
   void handle(const net::HttpRequest& request, net::HttpReply& reply) noexcept override {
     Answering answering(reply);

@@ -208,6 +208,7 @@ bool Connection::flush(Nanos now) {
         port_.counts.bytes_out.add(count);
         if (count == out.size()) {
           out.clear();
+          session_->sent();
         } else {
           out.erase(0, count);
         }

@@ -124,6 +124,9 @@ class GrpcSession final : public Session {
   }
 
   void finish() override { close = true; }
+  void sent() override {
+    if (paused) flush();
+  }
 
   // Told first to open no more streams, then which was the last to be served; those that cross the first on its way
   // are served all the same.

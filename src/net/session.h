@@ -54,6 +54,8 @@ class Session {
   virtual void finish() { close = true; }
   // The server is going away: end as the protocol has it, after what has been asked is answered.
   virtual void drain() = 0;
+  // All of `out` has been sent: whoever paused because the peer did not read may go on.
+  virtual void sent() {}
   // The peer has taken too long over a request. Whatever is written now is sent if the peer takes it at once.
   virtual void timed_out() { close = true; }
   // Called about once a second.

@@ -206,43 +206,4 @@ Peer peer_of(const sockaddr_storage& address) {
   return peer;
 }
 
-Result<Address> parse_address(std::string_view text) {
-  const auto wrong = [text](std::string_view what) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}, got \"{}\"", what, text), false};
-  };
-  Address address;
-  if (text.substr(0, 5) == "unix:") {
-    address.path = text.substr(5);
-    if (address.path.empty() || address.path.find('\0') != std::string::npos) {
-      return wrong("an address unix: must name a path");
-    }
-    return address;
-  }
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return wrong("an address must be host:port");
-  std::string_view host = text.substr(0, colon);
-  const std::string_view port = text.substr(colon + 1);
-  if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find_first_of(":[]") != std::string_view::npos) {
-    return wrong("an IPv6 address must be in brackets, as in [::1]:7070");
-  }
-  if (host.empty()) return wrong("an address must name its host (0.0.0.0 for every IPv4 one)");
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
-  if (error != std::errc{} || end != port.data() + port.size() || port.empty()) {
-    return wrong("a port must be a number from 0 to 65535");
-  }
-  address.host = host;
-  return address;
-}
-
-bool is_loopback(const Address& address) noexcept {
-  if (!address.path.empty() || address.host == "localhost") return true;
-  in_addr v4{};
-  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-  in6_addr v6{};
-  if (inet_pton(AF_INET6, address.host.c_str(), &v6) != 1) return false;
-  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
-}
-
 }  // namespace headgate::net

@@ -44,6 +44,8 @@ class WebSocketSession final : public Session, public WebSocket {
     settle();
   }
 
+  void sent() override { settle(); }
+
   void tick(Nanos now) override {
     start(now);
     if (close_sent_) {

@@ -47,7 +47,6 @@ class Echo final : public WebSocketHandler {
 
 struct WebSocketTest : ::testing::Test {
   Seen seen;
-  Nanos now{1s};
   WebSocketLimits limits;
   std::unique_ptr<Session> session = make();
 
@@ -57,14 +56,14 @@ struct WebSocketTest : ::testing::Test {
     session = make();
     seen = {};
   }
-  std::vector<ServerFrame> answers(std::string_view bytes, Nanos at = 1s) {
-    session->receive(bytes, at);
+  std::vector<ServerFrame> answers(std::string_view bytes, Nanos now = 1s) {
+    session->receive(bytes, now);
     return drained();
   }
   std::vector<ServerFrame> drained() {
     std::vector<ServerFrame> all = frames_of(session->out);
     session->out.clear();
-    if (session->paused) session->receive({}, now);
+    session->sent();
     return all;
   }
   // What the connection is closed with when these bytes come.

@@ -1,0 +1,243 @@
+// /api/admin: the emergency throttle, load from outside, the audit log, tokens.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "api/call.h"
+#include "api/emergency_keeper.h"
+#include "api/limits_json.h"
+#include "base/utf8.h"
+
+namespace headgate::api {
+namespace {
+
+constexpr std::int64_t kMostEntries = 1'000;
+constexpr std::int64_t kLongestTtlMs = std::int64_t{3650} * 24 * 3600 * 1000;
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json emergency_json(const control::Emergency& state) {
+  const bool on = state.active;
+  return {{"active", on},
+          {"reason", on ? Json(state.reason) : Json()},
+          {"enabled_at", on ? Json(millis(state.since)) : Json()},
+          {"enabled_by", on ? Json(state.by) : Json()},
+          {"automatic", on && state.automatic}};
+}
+
+// On disk first. False: it could not be, and that has been answered.
+bool keep(const Call& call, const control::Emergency& before, const control::Emergency& next) {
+  state::AuditEntry entry;
+  entry.time = call.wall();
+  entry.who = call.who();
+  entry.action = next.active ? "emergency.on" : "emergency.off";
+  entry.before = emergency_setting(before);
+  entry.after = emergency_setting(next);
+  const std::array settings{state::Setting{"emergency", "state", entry.after}};
+  const Result<void> kept = call.service().database->change(settings, entry);
+  if (!kept) call.fail(kept.error());
+  return kept.has_value();
+}
+
+Json load_json(const engine::Engine::Load& load) {
+  return {{"load", load.load ? number_json(*load.load) : Json()},
+          {"level", control::to_string(load.level)},
+          {"factor", number_json(load.factor)}};
+}
+
+// Reports come every few seconds; what they change is worth an entry, not each of them.
+void note_load(const Call& call, const engine::Engine::Load& before) {
+  const engine::Engine::Load now = call.service().engine->load_state();
+  if (now.level != before.level || now.factor != before.factor || now.load.has_value() != before.load.has_value()) {
+    state::AuditEntry entry;
+    entry.time = call.wall();
+    entry.who = call.who();
+    entry.action = now.load ? "load.report" : "load.clear";
+    entry.before = text_of(load_json(before));
+    entry.after = text_of(load_json(now));
+    if (const Result<void> kept = call.service().database->change({}, entry); !kept) return call.fail(kept.error());
+  }
+  if (call.service().wake) call.service().wake();
+  call.send(load_json(now));
+}
+
+// What was kept as JSON, as JSON.
+Json kept_json(const std::string& text) {
+  if (text.empty()) return nullptr;
+  Json json = Json::parse(text, nullptr, false);
+  return json.is_discarded() ? Json(text) : json;
+}
+
+Json token_json(const state::Token& token) {
+  return {{"id", token.id},
+          {"role", to_string(token.role)},
+          {"agent", text_or_null(token.agent)},
+          {"name", token.name},
+          {"created_at", millis(token.created)},
+          {"expires_at", token.expires == Nanos{0} ? Json() : Json(millis(token.expires))}};
+}
+
+// Optional text of a body. False: it was answered with 400.
+bool take_text(const Call& call, const Json& body, std::string_view field, std::string& out) {
+  const auto found = body.find(field);
+  if (found == body.end() || found->is_null()) return true;
+  if (!found->is_string()) {
+    call.fail(400, "invalid_request", fmt::format("{} must be text", field));
+    return false;
+  }
+  out = found->get<std::string>();
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> restore_settings(Service& service) {
+  std::vector<std::string> problems;
+  for (const state::Setting& setting : service.database->settings("override")) {
+    engine::Override override;
+    override.agent = setting.key;
+    const auto tiers = tiers_of_json(setting.value.value_or(""));
+    if (tiers) override.tiers = *tiers;
+    const Result<void> set =
+        tiers ? service.engine->set_override(override) : Result<void>(Error{ErrorCode::kCorrupt, "it cannot be read"});
+    if (!set) problems.push_back(fmt::format("override of \"{}\": {}", setting.key, set.error().message));
+  }
+  std::vector<std::string> exempt;
+  for (const state::Setting& setting : service.database->settings("exempt")) exempt.push_back(setting.key);
+  if (!exempt.empty()) service.engine->set_exempt(exempt);
+  for (const state::Setting& setting : service.database->settings("emergency")) {
+    if (const auto state = emergency_of_setting(setting.value.value_or(""))) {
+      service.engine->restore_emergency(*state);
+    } else {
+      problems.emplace_back("the emergency throttle's state cannot be read; it is off");
+    }
+  }
+  return problems;
+}
+
+void get_emergency(Call& call) { call.send(emergency_json(call.service().engine->emergency())); }
+
+void put_emergency(Call& call) {
+  const auto body = body_of(call, std::array<std::string_view, 1>{"reason"});
+  if (!body) return;
+  control::EmergencyOrder order;
+  if (!take_text(call, *body, "reason", order.reason)) return;
+  order.by = call.who().empty() ? "admin" : call.who();
+  Service& service = call.service();
+  const std::lock_guard guard(call.context.settings_mutex);
+  const control::Emergency before = service.engine->emergency();
+  const Result<control::Emergency> next = control::turn_on(before, order, call.wall());
+  if (!next) return call.fail(next.error());
+  if (!keep(call, before, *next)) return;
+  if (const Result<void> on = service.engine->emergency_on(order); !on) return call.fail(on.error());
+  call.send(emergency_json(service.engine->emergency()));
+}
+
+void delete_emergency(Call& call) {
+  Service& service = call.service();
+  const std::lock_guard guard(call.context.settings_mutex);
+  const control::Emergency before = service.engine->emergency();
+  const control::AdaptiveSettings& settings = service.engine->rules()->rules.document().adaptive;
+  const control::Emergency next = control::turn_off(before, settings, service.engine->load_state().load);
+  if (!(next == before)) {
+    if (!keep(call, before, next)) return;
+    service.engine->emergency_off(call.who());
+  }
+  call.send(emergency_json(service.engine->emergency()));
+}
+
+void get_load(Call& call) { call.send(load_json(call.service().engine->load_state())); }
+
+void put_load(Call& call) {
+  const auto body = body_of(call, std::array<std::string_view, 1>{"load"});
+  if (!body) return;
+  const auto load = body->find("load");
+  if (load == body->end() || !load->is_number() || !(*load >= 0 && *load <= 1)) {
+    return call.fail(400, "invalid_request",
+                     fmt::format("load must be a number between 0 and 1, got {}",
+                                 load == body->end() ? "none" : base::shortened(text_of(*load), 60)));
+  }
+  const std::lock_guard guard(call.context.settings_mutex);
+  const engine::Engine::Load before = call.service().engine->load_state();
+  call.service().engine->report_load(load->get<double>());
+  note_load(call, before);
+}
+
+void delete_load(Call& call) {
+  const std::lock_guard guard(call.context.settings_mutex);
+  const engine::Engine::Load before = call.service().engine->load_state();
+  call.service().engine->clear_load_report();
+  note_load(call, before);
+}
+
+void get_audit(Call& call) {
+  constexpr std::int64_t kAnyId = std::numeric_limits<std::int64_t>::max();
+  const auto limit = query_number(call, "limit", 100, {1, kMostEntries});
+  if (!limit) return;
+  const auto before = query_number(call, "before", 0, {0, kAnyId});
+  if (!before) return;
+  state::Database::AuditQuery query;
+  query.limit = static_cast<std::size_t>(*limit);
+  query.before = *before;
+  query.action = net::query_value(call.request.query, "action");
+  Json entries = Json::array();
+  const std::vector<state::AuditEntry> found = call.service().database->audit(query);
+  for (const state::AuditEntry& entry : found) {
+    entries.push_back({{"id", entry.id},
+                       {"time", millis(entry.time)},
+                       {"who", entry.who},
+                       {"action", entry.action},
+                       {"target", text_or_null(entry.target)},
+                       {"before", kept_json(entry.before)},
+                       {"after", kept_json(entry.after)}});
+  }
+  const bool more = found.size() == query.limit;
+  call.send(Json{{"entries", std::move(entries)}, {"next", more ? Json(found.back().id) : Json()}});
+}
+
+void get_tokens(Call& call) {
+  Json tokens = Json::array();
+  for (const state::Token& token : call.service().database->tokens()) tokens.push_back(token_json(token));
+  call.send(Json{{"tokens", std::move(tokens)}});
+}
+
+void post_token(Call& call) {
+  const auto body = body_of(call, std::array<std::string_view, 4>{"role", "agent", "name", "ttl_ms"});
+  if (!body) return;
+  state::Database::TokenRequest request;
+  std::string role;
+  if (!take_text(call, *body, "role", role) || !take_text(call, *body, "agent", request.agent) ||
+      !take_text(call, *body, "name", request.name)) {
+    return;
+  }
+  const std::optional<state::Role> known = state::role_of(role);
+  if (!known) {
+    return call.fail(400, "invalid_request",
+                     fmt::format("role must be admin, viewer or agent, got \"{}\"", base::shortened(role, 60)));
+  }
+  request.role = *known;
+  if (const auto ttl = body->find("ttl_ms"); ttl != body->end() && !ttl->is_null()) {
+    if (!ttl->is_number_integer() || *ttl < 1 || *ttl > kLongestTtlMs) {
+      return call.fail(400, "invalid_request",
+                       fmt::format("ttl_ms must be a whole number between 1 and {}, or left out", kLongestTtlMs));
+    }
+    request.ttl = std::chrono::milliseconds{ttl->get<std::int64_t>()};
+  }
+  const Result<state::NewToken> made = call.service().database->create_token(request, call.who(), call.wall());
+  if (!made) return call.fail(made.error());
+  Json json{{"id", made->token.id}, {"secret", made->secret}};
+  json.update(token_json(made->token));
+  call.send(json, 201, "Cache-Control: no-store\r\n");
+}
+
+void delete_token(Call& call) {
+  const std::string id = call.id.empty() ? net::query_value(call.request.query, "id") : call.id;
+  if (id.empty()) return call.fail(400, "invalid_request", "which token? Give its id in the path, or as ?id=");
+  const Result<bool> revoked = call.service().database->revoke_token(id, call.who(), call.wall());
+  if (!revoked) return call.fail(revoked.error());
+  if (!*revoked) return call.fail(404, "not_found", fmt::format("there is no token \"{}\"", id));
+  call.send(Json{{"id", id}, {"revoked", true}});
+}
+
+}  // namespace headgate::api

@@ -1,0 +1,77 @@
+#include "api/emergency_keeper.h"
+
+#include <array>
+
+#include "api/call.h"
+#include "observe/log.h"
+
+namespace headgate::api {
+namespace {
+
+// The two clocks' readings of one order, before it is written and when it is carried out, differ by little.
+constexpr Nanos kSameOrder = std::chrono::seconds{1};
+
+bool same(const control::Emergency& a, const control::Emergency& b) {
+  control::Emergency at_once = a;
+  if (a.since - b.since < kSameOrder && b.since - a.since < kSameOrder) at_once.since = b.since;
+  if (!a.active && !b.active) return a.held_off == b.held_off;
+  return at_once == b;
+}
+
+}  // namespace
+
+std::string emergency_setting(const control::Emergency& state) {
+  return text_of(Json{{"active", state.active},
+                      {"automatic", state.automatic},
+                      {"held_off", state.held_off},
+                      {"reason", state.reason},
+                      {"by", state.by},
+                      {"since_ns", state.since.count()}});
+}
+
+std::optional<control::Emergency> emergency_of_setting(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  try {
+    control::Emergency state;
+    state.active = json.at("active").get<bool>();
+    state.automatic = json.at("automatic").get<bool>();
+    state.held_off = json.at("held_off").get<bool>();
+    state.reason = json.at("reason").get<std::string>();
+    state.by = json.at("by").get<std::string>();
+    state.since = Nanos{json.at("since_ns").get<std::int64_t>()};
+    return state;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+void EmergencyKeeper::on_notice(const observe::Notice& notice) {
+  if (notice.kind != "emergency") return;
+  const std::lock_guard guard(mutex_);
+  if (service_ == nullptr) return;
+  const control::Emergency now = service_->engine->emergency();
+  std::string before;
+  for (const state::Setting& setting : service_->database->settings("emergency")) {
+    if (setting.value) before = *setting.value;
+  }
+  const std::optional<control::Emergency> kept = emergency_of_setting(before);
+  if (same(kept.value_or(control::Emergency{}), now)) return;
+  state::AuditEntry entry;
+  entry.time = notice.time;
+  entry.who = notice.agent.empty() ? "load" : notice.agent;
+  entry.action = now.active ? "emergency.on" : "emergency.off";
+  entry.before = before;
+  entry.after = emergency_setting(now);
+  const std::array settings{state::Setting{"emergency", "state", entry.after}};
+  if (const Result<void> saved = service_->database->change(settings, entry); !saved) {
+    observe::log(observe::LogLevel::kError, "emergency throttle not kept",
+                 {{"problem", std::string_view(saved.error().message)}});
+  }
+}
+
+void EmergencyKeeper::detach() {
+  const std::lock_guard guard(mutex_);
+  service_ = nullptr;
+}
+
+}  // namespace headgate::api

@@ -1,0 +1,31 @@
+// Keeps the emergency throttle on disk, whoever has pulled it: an operator, a signal, or the load.
+//
+// Safe for concurrent use.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "api/service.h"
+
+namespace headgate::api {
+
+[[nodiscard]] std::string emergency_setting(const control::Emergency& state);
+// nullopt: it is not what emergency_setting() writes.
+[[nodiscard]] std::optional<control::Emergency> emergency_of_setting(const std::string& text);
+
+// Hears of every change by a notice; those that came by API are on disk by then, so it writes the others.
+class EmergencyKeeper final : public observe::NoticeSink {
+ public:
+  explicit EmergencyKeeper(Service& service) : service_(&service) {}
+  void on_notice(const observe::Notice& notice) override;
+  // Touches nothing any more, since what it touches is going away.
+  void detach();
+
+ private:
+  std::mutex mutex_;
+  Service* service_;
+};
+
+}  // namespace headgate::api

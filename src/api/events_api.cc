@@ -1,0 +1,138 @@
+// GET /api/events, GET /api/alerts: what the server has to tell, as it happens and afterwards.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "api/alerts.h"
+#include "api/call.h"
+#include "api/event_feed.h"
+
+namespace headgate::api {
+namespace {
+
+constexpr std::string_view kEventHead =
+    "HTTP/1.1 200 OK\r\n"
+    "Content-Type: text/event-stream\r\n"
+    "Cache-Control: no-store\r\n"
+    "X-Accel-Buffering: no\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "Connection: close\r\n"
+    "\r\n";
+
+bool worth_an_alert(std::string_view kind) noexcept {
+  constexpr std::array<std::string_view, 5> kKinds{"escalation", "sustained_abuse", "emergency", "store_trouble",
+                                                   "overrun"};
+  return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
+}
+
+std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
+  std::uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  if (read.ec != std::errc{} || read.ptr != end) return std::nullopt;
+  return number;
+}
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json alert_json(const Alert& alert) {
+  const bool seen = !alert.acknowledged_by.empty();
+  return {{"id", alert.notice.id},
+          {"kind", alert.notice.kind},
+          {"time", millis(alert.notice.time)},
+          {"agent", text_or_null(alert.notice.agent)},
+          {"policy_id", text_or_null(alert.notice.policy_id)},
+          {"text", alert.notice.text},
+          {"acknowledged_by", text_or_null(alert.acknowledged_by)},
+          {"acknowledged_at", seen ? Json(millis(alert.acknowledged_at)) : Json()}};
+}
+
+}  // namespace
+
+void Alerts::on_notice(const observe::Notice& notice) {
+  if (!worth_an_alert(notice.kind)) return;
+  const std::lock_guard guard(mutex_);
+  Alert& alert = alerts_.emplace_front();
+  alert.notice = notice;
+  if (alerts_.size() > kMost) alerts_.pop_back();
+}
+
+std::vector<Alert> Alerts::latest() const {
+  const std::lock_guard guard(mutex_);
+  return {alerts_.begin(), alerts_.end()};
+}
+
+std::optional<Alert> Alerts::find(std::uint64_t id) const {
+  const std::lock_guard guard(mutex_);
+  for (const Alert& alert : alerts_) {
+    if (alert.notice.id == id) return alert;
+  }
+  return std::nullopt;
+}
+
+std::optional<Alert> Alerts::acknowledge(std::uint64_t id, const std::string& by, Nanos wall) {
+  const std::lock_guard guard(mutex_);
+  for (Alert& alert : alerts_) {
+    if (alert.notice.id != id) continue;
+    if (alert.acknowledged_by.empty()) {
+      alert.acknowledged_by = by;
+      alert.acknowledged_at = wall;
+    }
+    return alert;
+  }
+  return std::nullopt;
+}
+
+void get_events(Call& call) {
+  if (call.request.method == net::Method::kHead) {
+    net::HttpAnswer answer;
+    answer.content_type = "text/event-stream";
+    return call.send(answer);
+  }
+  EventFeed& feed = *call.context.feed;
+  const std::optional<std::uint64_t> last = number_of(call.request.header("last-event-id"));
+  std::unique_ptr<net::Session> session = feed.listen(last.value_or(feed.newest()));
+  if (session == nullptr) {
+    return call.fail(503, "too_many_listeners",
+                     fmt::format("at most {} listen to events at a time", EventFeed::kMostListeners),
+                     "Retry-After: 5\r\n");
+  }
+  call.reply.take_over(kEventHead, std::move(session));
+}
+
+void get_alerts(Call& call) {
+  Json alerts = Json::array();
+  for (const Alert& alert : call.context.alerts->latest()) alerts.push_back(alert_json(alert));
+  call.send(Json{{"alerts", std::move(alerts)}});
+}
+
+void acknowledge(Call& call) {
+  const std::optional<std::uint64_t> id = number_of(call.id);
+  const std::optional<Alert> alert = id ? call.context.alerts->find(*id) : std::nullopt;
+  if (!alert) return call.fail(404, "not_found", fmt::format("there is no alert \"{}\"", call.id));
+  const std::string by = call.who().empty() ? "admin" : call.who();
+  if (alert->acknowledged_by.empty()) {
+    state::AuditEntry entry;
+    entry.time = call.wall();
+    entry.who = by;
+    entry.action = "alert.acknowledge";
+    entry.target = call.id;
+    entry.before = text_of(alert_json(*alert));
+    Alert after = *alert;
+    after.acknowledged_by = by;
+    after.acknowledged_at = entry.time;
+    entry.after = text_of(alert_json(after));
+    if (const Result<void> kept = call.service().database->change({}, entry); !kept) return call.fail(kept.error());
+  }
+  const std::optional<Alert> now = call.context.alerts->acknowledge(*id, by, call.wall());
+  call.send(alert_json(now.value_or(*alert)));
+}
+
+void end_session(Call& call) {
+  call.service().access->sign_out(call.request);
+  call.send(Json{{"signed_out", true}});
+}
+
+}  // namespace headgate::api

@@ -1,0 +1,20 @@
+// The numbers of tiers as JSON: {"light": {"capacity": 120, "refill_per_minute": 120}}, any subset of tiers.
+//
+// Internal to src/api.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "api/call.h"
+
+namespace headgate::api {
+
+using TierOverrides = std::array<std::optional<policy::TierLimit>, policy::kTierCount>;
+
+[[nodiscard]] Json tier_json(const TierOverrides& tiers);
+// nullopt: it is not what tier_json() writes.
+[[nodiscard]] std::optional<TierOverrides> tiers_of_json(const std::string& text);
+
+}  // namespace headgate::api

@@ -1,0 +1,229 @@
+#include "api/openapi.h"
+
+namespace headgate::api {
+
+const std::string& openapi_schemas() {
+  static const std::string kText = std::string(R"JSON({
+"Error": {"type": "object", "required": ["error", "message"], "properties": {
+  "error": {"type": "string", "description": "a code for programs"},
+  "message": {"type": "string", "description": "what, where, and what to do"}}},
+"Check": {"type": "object", "required": ["operation"], "additionalProperties": false, "properties": {
+  "operation": {"type": "string", "maxLength": 512},
+  "agent": {"type": "string", "maxLength": 512},
+  "session": {"type": "string", "maxLength": 512},
+  "user": {"type": "string", "maxLength": 512},
+  "tenant": {"type": "string", "maxLength": 512},
+  "plan": {"type": "string", "maxLength": 512},
+  "channel": {"type": "string", "maxLength": 512, "default": "http"},
+  "ip": {"type": "string", "description": "the caller's own unless it is on the server's machine or an admin"},
+  "resource": {"type": "string", "maxLength": 512},
+  "context": {"type": "object", "properties": {"type": {"type": "string"}}, "additionalProperties": {"type": ["string", "number", "boolean"]}},
+  "contextType": {"type": "string", "description": "the same as context.type"},
+  "cost": {"oneOf": [{"type": "number", "minimum": 0}, {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}]},
+  "peek": {"type": "boolean", "description": "judge, and charge nothing"},
+  "max_wait_ms": {"type": "number", "minimum": 0},
+  "hold": {"type": "boolean", "description": "take out a lease on what is charged"},
+  "priority": {"type": "integer"},
+  "parent": {"oneOf": [{"type": "string"}, {"type": "object"}], "description": "whose budgets are debited, too"}}},
+"Warning": {"type": "object", "required": ["policy_id", "kind", "remaining", "capacity", "message"], "properties": {
+  "policy_id": {"type": "string"},
+  "kind": {"enum": ["approaching", "exceeded", "burst", "monitor"]},
+  "remaining": {"type": "number"},
+  "capacity": {"type": "number"},
+  "message": {"type": "string"}}},
+"Decision": {"type": "object",
+  "required": ["allowed", "action", "reason", "policy_ids", "limit", "remaining", "reset_time", "retry_after_ms", "delay_ms", "throttle_factor", "warnings", "lease"], "properties": {
+  "allowed": {"type": "boolean"},
+  "action": {"enum": ["allow", "block", "throttle", "warn", "log"]},
+  "reason": {"type": "string"},
+  "policy_id": {"type": "string", "description": "of the policy that denied"},
+  "message": {"type": "string", "description": "of that policy"},
+  "error": {"type": "string", "description": "a code, such as cost_exceeds_limit"},
+  "policy_ids": {"type": "array", "items": {"type": "string"}},
+  "limit": {"type": ["number", "null"]},
+  "remaining": {"type": ["number", "null"]},
+  "reset_time": {"type": "integer"},
+  "retry_after_ms": {"type": "integer", "description": "-1: no wait could help"},
+  "delay_ms": {"type": "integer"},
+  "waited_ms": {"type": "integer"},
+  "throttle_factor": {"type": "number"},
+  "tier": {"type": "string"},
+  "warnings": {"type": "array", "items": {"$ref": "#/components/schemas/Warning"}},
+  "lease": {"type": ["string", "null"]}}},
+"Batch": {"type": "object", "required": ["checks"], "properties": {
+  "checks": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {"$ref": "#/components/schemas/Check"}}}},
+"Decisions": {"type": "object", "required": ["decisions"], "properties": {
+  "decisions": {"type": "array", "items": {"oneOf": [{"$ref": "#/components/schemas/Decision"}, {"$ref": "#/components/schemas/Error"}]}}}},
+"Settlement": {"type": "object", "required": ["cost"], "properties": {
+  "cost": {"oneOf": [{"type": "number", "minimum": 0}, {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}]}}},
+"Settled": {"type": "object", "required": ["costs", "overrun", "again"], "properties": {
+  "costs": {"type": "object", "additionalProperties": {"type": "number"}, "description": "by unit: what is charged now"},
+  "overrun": {"type": "number", "description": "what no limit had room for"},
+  "again": {"type": "boolean", "description": "it had ended before: nothing was done"}}},
+"Renewed": {"type": "object", "required": ["lease", "expires_at"], "properties": {
+  "lease": {"type": "string"},
+  "expires_at": {"type": "integer"}}},
+"GateDenial": {"type": "object", "required": ["error", "retry_after_ms", "tier", "policy_id", "message"], "properties": {
+  "error": {"const": "rate_limited"},
+  "retry_after_ms": {"type": "integer"},
+  "tier": {"type": ["string", "null"]},
+  "policy_id": {"type": ["string", "null"]},
+  "message": {"type": "string"}}},
+"Health": {"type": "object", "required": ["status"], "properties": {"status": {"const": "ok"}}},
+"Readiness": {"type": "object", "required": ["status", "reasons"], "properties": {
+  "status": {"enum": ["ready", "not_ready"]},
+  "reasons": {"type": "array", "items": {"type": "string"}}}},
+"OpenApi": {"type": "object", "required": ["openapi", "info", "paths", "components"], "properties": {
+  "openapi": {"type": "string"}, "info": {"type": "object"}, "paths": {"type": "object"}, "components": {"type": "object"}}},
+"TierLimit": {"type": "object", "required": ["capacity", "refill_per_minute"], "properties": {
+  "capacity": {"type": "integer", "minimum": 1},
+  "refill_per_minute": {"type": "integer", "minimum": 1}}},
+"Tiers": {"type": "object", "properties": {
+  "light": {"$ref": "#/components/schemas/TierLimit"},
+  "normal": {"$ref": "#/components/schemas/TierLimit"},
+  "heavy": {"$ref": "#/components/schemas/TierLimit"}}},
+"RateLimits": {"type": "object", "required": ["defaults", "in_force", "overrides", "whitelist"], "properties": {
+  "defaults": {"$ref": "#/components/schemas/Tiers"},
+  "in_force": {"type": "boolean", "description": "whether the tiers' limits apply at all"},
+  "overrides": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Tiers"}},
+  "whitelist": {"type": "array", "items": {"type": "string"}}}},
+"Defaults": {"type": "object", "required": ["defaults", "in_force"], "properties": {
+  "defaults": {"$ref": "#/components/schemas/Tiers"},
+  "in_force": {"type": "boolean"}}},
+"Override": {"type": "object", "required": ["agent", "override"], "properties": {
+  "agent": {"type": "string"},
+  "override": {"oneOf": [{"$ref": "#/components/schemas/Tiers"}, {"type": "null"}]}}},
+"Agents": {"type": "object", "required": ["agents"], "properties": {"agents": {"type": "array", "items": {"type": "string"}}}},
+"AgentName": {"type": "object", "required": ["agent"], "properties": {"agent": {"type": "string"}}},
+"Whitelist": {"type": "object", "required": ["agents"], "properties": {"agents": {"type": "array", "items": {"type": "string"}}}},
+)JSON") + R"JSON(
+"Problem": {"type": "object", "required": ["file", "line", "column", "message"], "properties": {
+  "file": {"type": "string"}, "line": {"type": "integer"}, "column": {"type": "integer"}, "message": {"type": "string"}}},
+"Document": {"type": "object", "description": "a policy document, or {\"text\": \"...\"} with one in it", "additionalProperties": true},
+"Policy": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}, "additionalProperties": true},
+"PolicySummary": {"type": "object", "required": ["id", "name", "mode", "priority", "limits", "action", "behavior", "key", "unit", "source"], "properties": {
+  "id": {"type": "string"},
+  "name": {"type": "string"},
+  "mode": {"enum": ["enforce", "monitor", "off"]},
+  "priority": {"type": "integer"},
+  "limits": {"type": "array", "items": {"type": "string"}},
+  "action": {"enum": ["block", "throttle", "warn", "log"]},
+  "behavior": {"enum": ["reject", "queue"]},
+  "key": {"type": "array", "items": {"type": "string"}},
+  "unit": {"type": "string"},
+  "source": {"enum": ["files", "api", "built_in"]}}},
+"Policies": {"type": "object", "required": ["version", "source", "enforcement", "mode", "text", "changes", "policies"], "properties": {
+  "version": {"type": "integer"},
+  "source": {"enum": ["files", "api"]},
+  "enforcement": {"enum": ["graded", "strict"]},
+  "mode": {"enum": ["enforce", "monitor", "off"]},
+  "text": {"type": "string", "description": "the document, without single changes"},
+  "changes": {"type": "object", "properties": {"put": {"type": "object"}, "deleted": {"type": "array", "items": {"type": "string"}}}},
+  "policies": {"type": "array", "items": {"$ref": "#/components/schemas/PolicySummary"}}}},
+"Changed": {"type": "object", "required": ["version", "policies"], "properties": {
+  "version": {"type": "integer"}, "policies": {"type": "integer"}}},
+"ChangedPolicy": {"type": "object", "required": ["version", "id"], "properties": {
+  "version": {"type": "integer"}, "id": {"type": "string"}}},
+"Validation": {"type": "object", "required": ["ok", "problems", "notes"], "properties": {
+  "ok": {"type": "boolean"},
+  "problems": {"type": "array", "items": {"$ref": "#/components/schemas/Problem"}},
+  "notes": {"type": "array", "items": {"$ref": "#/components/schemas/Problem"}}}},
+"Simulation": {"type": "object", "required": ["trace"], "properties": {
+  "text": {"type": "string", "description": "a document; the one in force if left out"},
+  "trace": {"type": "string", "description": "JSON lines or CSV, at most 16 MiB and 1,000,000 lines"}}},
+"SimulationReport": {"type": "object",
+  "required": ["lines", "checks", "allowed", "denied", "invalid", "queued", "warnings", "escalations", "without_effect", "start_time", "duration_ms", "policies", "agents", "first_denial", "over_time"], "properties": {
+  "lines": {"type": "integer"}, "checks": {"type": "integer"}, "allowed": {"type": "integer"}, "denied": {"type": "integer"},
+  "invalid": {"type": "integer"}, "queued": {"type": "integer"}, "warnings": {"type": "integer"}, "escalations": {"type": "integer"},
+  "without_effect": {"type": "integer"}, "start_time": {"type": "number"}, "duration_ms": {"type": "number"},
+  "policies": {"type": "array", "items": {"type": "object"}},
+  "agents": {"type": "array", "items": {"type": "object"}},
+  "first_denial": {"type": ["object", "null"]},
+  "over_time": {"type": "object"}}},
+"Explanation": {"type": "object", "required": ["decision", "policies"], "properties": {
+  "decision": {"$ref": "#/components/schemas/Decision"},
+  "policies": {"type": "array", "items": {"$ref": "#/components/schemas/Explained"}}}},
+"Explained": {"type": "object", "required": ["id", "matches", "why_not", "key", "enforced", "variant", "cells"], "properties": {
+  "id": {"type": "string"},
+  "matches": {"type": "boolean"},
+  "why_not": {"type": ["string", "null"]},
+  "key": {"type": "string"},
+  "enforced": {"type": "boolean"},
+  "variant": {"type": ["string", "null"]},
+  "cells": {"type": "array", "items": {"type": "object", "required": ["limit", "capacity", "remaining", "reset_after_ms", "fits"]}}}},
+"VersionSummary": {"type": "object", "required": ["id", "time", "who", "source", "note"], "properties": {
+  "id": {"type": "integer"}, "time": {"type": "integer"}, "who": {"type": "string"}, "source": {"enum": ["files", "api", "rollback"]}, "note": {"type": "string"}}},
+"Versions": {"type": "object", "required": ["versions"], "properties": {
+  "versions": {"type": "array", "items": {"$ref": "#/components/schemas/VersionSummary"}}}},
+"Version": {"type": "object", "required": ["id", "time", "who", "source", "note", "text"], "properties": {
+  "id": {"type": "integer"}, "time": {"type": "integer"}, "who": {"type": "string"}, "source": {"type": "string"}, "note": {"type": "string"},
+  "text": {"type": "string", "description": "JSON: {from, texts, policies, deleted, tiers}"}}},
+"Rollback": {"type": "object", "required": ["version"], "properties": {"version": {"type": "integer"}}},
+"RolledBack": {"type": "object", "required": ["version", "restored"], "properties": {
+  "version": {"type": "integer"}, "restored": {"type": "integer"}}},
+"Reason": {"type": "object", "required": ["reason"], "properties": {"reason": {"type": "string", "minLength": 1, "maxLength": 500}}},
+"Emergency": {"type": "object", "required": ["active", "reason", "enabled_at", "enabled_by", "automatic"], "properties": {
+  "active": {"type": "boolean"}, "reason": {"type": ["string", "null"]}, "enabled_at": {"type": ["integer", "null"]},
+  "enabled_by": {"type": ["string", "null"]}, "automatic": {"type": "boolean"}}},
+"LoadReport": {"type": "object", "required": ["load"], "properties": {"load": {"type": "number", "minimum": 0, "maximum": 1}}},
+"Load": {"type": "object", "required": ["load", "level", "factor"], "properties": {
+  "load": {"type": ["number", "null"]}, "level": {"type": "string"}, "factor": {"type": "number"}}},
+"AuditEntry": {"type": "object", "required": ["id", "time", "who", "action", "target", "before", "after"], "properties": {
+  "id": {"type": "integer"}, "time": {"type": "integer"}, "who": {"type": "string"}, "action": {"type": "string"},
+  "target": {"type": ["string", "null"]}, "before": {}, "after": {}}},
+"Audit": {"type": "object", "required": ["entries", "next"], "properties": {
+  "entries": {"type": "array", "items": {"$ref": "#/components/schemas/AuditEntry"}},
+  "next": {"type": ["integer", "null"], "description": "give it as before to go on"}}},
+"Token": {"type": "object", "required": ["id", "role", "agent", "name", "created_at", "expires_at"], "properties": {
+  "id": {"type": "string"}, "role": {"enum": ["admin", "viewer", "agent"]}, "agent": {"type": ["string", "null"]}, "name": {"type": "string"},
+  "created_at": {"type": "integer"}, "expires_at": {"type": ["integer", "null"]}}},
+"Tokens": {"type": "object", "required": ["tokens"], "properties": {
+  "tokens": {"type": "array", "items": {"$ref": "#/components/schemas/Token"}}}},
+"TokenRequest": {"type": "object", "required": ["role"], "properties": {
+  "role": {"enum": ["admin", "viewer", "agent"]}, "agent": {"type": "string"}, "name": {"type": "string"}, "ttl_ms": {"type": "integer", "minimum": 1}}},
+"NewToken": {"type": "object", "required": ["id", "secret", "role", "agent", "name", "created_at", "expires_at"], "properties": {
+  "id": {"type": "string"}, "secret": {"type": "string"}, "role": {"enum": ["admin", "viewer", "agent"]}, "agent": {"type": ["string", "null"]},
+  "name": {"type": "string"}, "created_at": {"type": "integer"}, "expires_at": {"type": ["integer", "null"]}}},
+"Revoked": {"type": "object", "required": ["id", "revoked"], "properties": {"id": {"type": "string"}, "revoked": {"type": "boolean"}}},
+"AgentSummary": {"type": "object", "required": ["agent", "rate_limited", "violations", "allowed", "denied", "last_seen", "exempt"], "properties": {
+  "agent": {"type": "string"}, "rate_limited": {"type": "boolean"}, "violations": {"type": "integer"}, "allowed": {"type": "integer"},
+  "denied": {"type": "integer"}, "last_seen": {"type": ["integer", "null"]}, "exempt": {"type": "boolean"}}},
+"AgentList": {"type": "object", "required": ["agents"], "properties": {
+  "agents": {"type": "array", "items": {"$ref": "#/components/schemas/AgentSummary"}}}},
+"TierUsage": {"type": "object", "required": ["limit", "remaining", "used", "reset_after_ms", "overridden"], "properties": {
+  "limit": {"type": "number"}, "remaining": {"type": "number"}, "used": {"type": "number"}, "reset_after_ms": {"type": "integer"}, "overridden": {"type": "boolean"}}},
+"Agent": {"type": "object", "required": ["agent", "rate_limited", "violations", "allowed", "denied", "last_seen", "exempt", "override", "usage"], "properties": {
+  "agent": {"type": "string"}, "rate_limited": {"type": "boolean"}, "violations": {"type": "integer"}, "allowed": {"type": "integer"},
+  "denied": {"type": "integer"}, "last_seen": {"type": ["integer", "null"]}, "exempt": {"type": "boolean"},
+  "override": {"oneOf": [{"$ref": "#/components/schemas/Tiers"}, {"type": "null"}]},
+  "usage": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/TierUsage"}}}}},
+"Overview": {"type": "object",
+  "required": ["version", "uptime_ms", "started_at", "checks", "rates", "latency", "cells", "connections", "leases", "waiting", "load", "emergency", "top_agents", "top_policies", "offenders", "policies"], "properties": {
+  "version": {"type": "string"}, "uptime_ms": {"type": "integer"}, "started_at": {"type": "integer"},
+  "checks": {"type": "object", "required": ["allowed", "denied", "errors"]},
+  "rates": {"type": "object", "required": ["checks_per_second", "denied_per_second", "errors_per_second"]},
+  "latency": {"type": "object", "required": ["p50_us", "p99_us"]},
+  "cells": {"type": "object", "required": ["count", "max", "evicted", "refused"]},
+  "connections": {"type": "object", "required": ["http", "resp", "grpc"]},
+  "leases": {"type": "integer"}, "waiting": {"type": "integer"},
+  "load": {"$ref": "#/components/schemas/Load"},
+  "emergency": {"type": "object", "required": ["active", "reason", "enabled_at", "enabled_by"]},
+  "top_agents": {"type": "array", "items": {"type": "object", "required": ["agent", "allowed", "denied", "rate_limited"]}},
+  "top_policies": {"type": "array", "items": {"type": "object", "required": ["policy_id", "admitted", "denied"]}},
+  "offenders": {"type": "array", "items": {"type": "object", "required": ["agent", "violations"]}},
+  "policies": {"type": "object", "required": ["count", "version"]}}},
+"History": {"type": "object", "required": ["step_ms", "points"], "properties": {
+  "step_ms": {"type": "integer"},
+  "points": {"type": "array", "items": {"type": "object", "required": ["time", "allowed", "denied", "errors"]}}}},
+"Alert": {"type": "object", "required": ["id", "kind", "time", "agent", "policy_id", "text", "acknowledged_by", "acknowledged_at"], "properties": {
+  "id": {"type": "integer"}, "kind": {"type": "string"}, "time": {"type": "integer"}, "agent": {"type": ["string", "null"]},
+  "policy_id": {"type": ["string", "null"]}, "text": {"type": "string"}, "acknowledged_by": {"type": ["string", "null"]},
+  "acknowledged_at": {"type": ["integer", "null"]}}},
+"Alerts": {"type": "object", "required": ["alerts"], "properties": {
+  "alerts": {"type": "array", "items": {"$ref": "#/components/schemas/Alert"}}}},
+"SignedOut": {"type": "object", "required": ["signed_out"], "properties": {"signed_out": {"type": "boolean"}}}
+})JSON";
+  return kText;
+}
+
+}  // namespace headgate::api

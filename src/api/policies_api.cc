@@ -1,0 +1,272 @@
+// /api/admin/policies: what is in force, changing it, trying it out, and going back.
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+
+#include "api/call.h"
+#include "api/simulation_runner.h"
+#include "engine/check_json.h"
+
+namespace headgate::api {
+namespace {
+
+constexpr std::int64_t kMostVersions = 200;
+
+Json problems_json(const std::vector<policy::Problem>& problems) {
+  Json list = Json::array();
+  for (const policy::Problem& problem : problems) {
+    list.push_back({{"file", problem.place.file},
+                    {"line", problem.place.line},
+                    {"column", problem.place.column},
+                    {"message", problem.message}});
+  }
+  return list;
+}
+
+void refuse_document(const Call& call, const std::vector<policy::Problem>& problems) {
+  std::string message = problems.front().text();
+  if (problems.size() > 1) message += fmt::format(" (and {} more)", problems.size() - 1);
+  Json body = wants_problem_json(call.request) ? Json{{"type", "about:blank"},
+                                                      {"title", title_of(400)},
+                                                      {"status", 400},
+                                                      {"detail", message},
+                                                      {"error", "invalid_policies"}}
+                                               : Json{{"error", "invalid_policies"}, {"message", message}};
+  body["problems"] = problems_json(problems);
+  const std::string text = text_of(body);
+  net::HttpAnswer answer;
+  answer.status = 400;
+  if (wants_problem_json(call.request)) answer.content_type = "application/problem+json";
+  answer.body = text;
+  call.send(answer);
+}
+
+// True: it is in force. Otherwise it has been answered.
+bool in_force(const Call& call, const Policies::Changed& changed) {
+  if (changed.ok()) return true;
+  if (changed.error) {
+    call.fail(*changed.error);
+  } else {
+    refuse_document(call, changed.problems);
+  }
+  return false;
+}
+
+// The document that the body is, or has as its text.
+std::string document_of(const net::HttpRequest& request) {
+  const Result<Json> json = json_of(request.body);
+  if (json && json->is_object() && json->size() == 1 && json->contains("text") && json->at("text").is_string()) {
+    return json->at("text").get<std::string>();
+  }
+  return std::string(request.body);
+}
+
+Json key_json(const policy::Policy& policy) {
+  Json key = Json::array();
+  for (const policy::KeyPart& part : policy.key) {
+    std::string name = to_string(part.dimension);
+    if (part.dimension == policy::Dimension::kAttribute) name += ":" + part.attribute;
+    key.push_back(std::move(name));
+  }
+  return key;
+}
+
+Json limits_json(const policy::Policy& policy) {
+  Json limits = Json::array();
+  for (const Limit& limit : policy.limits) limits.push_back(describe(policy, limit));
+  for (const policy::Variant& variant : policy.variants) {
+    for (const Limit& limit : variant.limits) limits.push_back(variant.name + ": " + describe(policy, limit));
+  }
+  return limits;
+}
+
+const char* source_of(const policy::Policy& policy, const Policies::Layers& layers) {
+  if (layers.policies.contains(policy.id)) return "api";
+  if (policy.place.line == 0) return "built_in";
+  return layers.from_files ? "files" : "api";
+}
+
+Json policy_json(const policy::Policy& policy, const Policies::Layers& layers) {
+  return {{"id", policy.id},
+          {"name", policy.name},
+          {"mode", to_string(policy.mode)},
+          {"priority", policy.priority},
+          {"limits", limits_json(policy)},
+          {"action", to_string(policy.action)},
+          {"behavior", to_string(policy.behavior)},
+          {"key", key_json(policy)},
+          {"unit", policy.unit},
+          {"source", source_of(policy, layers)}};
+}
+
+Json version_json(const state::PolicyVersion& version) {
+  return {{"id", version.id},
+          {"time", millis(version.time)},
+          {"who", version.who},
+          {"source", version.source},
+          {"note", version.note}};
+}
+
+// Why a policy has no part in the decision: it may match and still count something else.
+std::string why_not(const engine::Explained& about, const Check& check) {
+  if (!about.why_not.empty()) return about.why_not;
+  if (check.costs.empty() && about.policy->unit == "requests") return {};
+  for (const Cost& cost : check.costs) {
+    if (cost.unit == about.policy->unit) return {};
+  }
+  return fmt::format("the check has no cost in {}", about.policy->unit);
+}
+
+Json explained_json(const engine::Explained& about, const Check& check) {
+  const std::string reason = why_not(about, check);
+  Json cells = Json::array();
+  for (const engine::Explained::Cell& cell : about.cells) {
+    cells.push_back({{"limit", cell.limit},
+                     {"capacity", number_json(cell.capacity)},
+                     {"remaining", number_json(cell.remaining)},
+                     {"reset_after_ms", millis(cell.reset_after)},
+                     {"fits", cell.fits}});
+  }
+  return {{"id", about.policy->id},
+          {"matches", reason.empty()},
+          {"why_not", reason.empty() ? Json() : Json(reason)},
+          {"key", about.key},
+          {"enforced", about.enforced},
+          {"variant", about.variant.empty() ? Json() : Json(about.variant)},
+          {"cells", std::move(cells)}};
+}
+
+}  // namespace
+
+void get_policies(Call& call) {
+  const Policies::View view = call.context.policies.view();
+  Json policies = Json::array();
+  const auto rules = call.service().engine->rules();
+  for (const policy::Policy& each : rules->rules.policies()) policies.push_back(policy_json(each, view.layers));
+  Json put = Json::object();
+  for (const auto& [id, text] : view.layers.policies) put[id] = text;
+  call.send(Json{{"version", view.version},
+                 {"source", view.layers.from_files ? "files" : "api"},
+                 {"enforcement", to_string(view.document.enforcement)},
+                 {"mode", to_string(view.document.mode)},
+                 {"text", Policies::stream(view.layers)},
+                 {"changes", {{"put", std::move(put)}, {"deleted", view.layers.deleted}}},
+                 {"policies", std::move(policies)}});
+}
+
+void put_policies(Call& call) {
+  const Policies::Changed changed = call.context.policies.replace(document_of(call.request), call.who());
+  if (in_force(call, changed)) {
+    call.send(Json{{"version", changed.version}, {"policies", call.service().engine->rules()->policies.size()}});
+  }
+}
+
+void delete_policies(Call& call) {
+  const Policies::Changed changed = call.context.policies.revert(call.who());
+  if (in_force(call, changed)) {
+    call.send(Json{{"version", changed.version}, {"policies", call.service().engine->rules()->policies.size()}});
+  }
+}
+
+void put_policy(Call& call) {
+  if (!is_name(call, "id", call.id)) return;
+  const Policies::Changed changed = call.context.policies.put(call.id, document_of(call.request), call.who());
+  if (in_force(call, changed)) call.send(Json{{"version", changed.version}, {"id", call.id}});
+}
+
+void delete_policy(Call& call) {
+  if (!is_name(call, "id", call.id)) return;
+  const Policies::Changed changed = call.context.policies.remove(call.id, call.who());
+  if (in_force(call, changed)) call.send(Json{{"version", changed.version}, {"id", call.id}});
+}
+
+void post_validate(Call& call) {
+  const policy::ReadResult result = Policies::validate(document_of(call.request));
+  call.send(
+      Json{{"ok", result.ok()}, {"problems", problems_json(result.problems)}, {"notes", problems_json(result.notes)}});
+}
+
+void post_simulate(Call& call) {
+  const auto body = body_of(call, std::array<std::string_view, 2>{"text", "trace"});
+  if (!body) return;
+  const auto trace = body->find("trace");
+  if (trace == body->end() || !trace->is_string()) {
+    return call.fail(400, "invalid_request", "trace must be text: JSON lines, or CSV with a header");
+  }
+  Simulated simulated;
+  simulated.trace = trace->get<std::string>();
+  if (const auto text = body->find("text"); text == body->end()) {
+    simulated.document = call.context.policies.view().document;
+  } else if (!text->is_string()) {
+    return call.fail(400, "invalid_request", "text must be the text of a document");
+  } else {
+    policy::ReadResult result = Policies::validate(text->get<std::string>());
+    if (!result.ok()) return refuse_document(call, result.problems);
+    simulated.document = std::move(result.document);
+  }
+  if (simulated.trace.size() > SimulationRunner::kMostBytes) {
+    return call.fail(400, "invalid_request",
+                     fmt::format("trace must be at most {} bytes long, got {}", SimulationRunner::kMostBytes,
+                                 simulated.trace.size()));
+  }
+  if (!call.context.simulations->idle()) {
+    return call.fail(503, "busy", "another simulation is running; try again when it is done", "Retry-After: 1\r\n");
+  }
+  simulated.request_id = call.request_id;
+  simulated.reply = call.reply.later();
+  call.context.simulations->start(std::move(simulated));
+}
+
+void post_explain(Call& call) {
+  engine::CheckReader reader;
+  if (const Result<void> read = reader.read(call.request.body); !read) {
+    return call.fail(400, "invalid_check", read.error().message);
+  }
+  Check check = reader.check();
+  if (check.channel.empty()) check.channel = "http";
+  const engine::Explanation explanation = call.service().engine->explain(check);
+  if (explanation.decision.why == engine::Why::kInvalid) {
+    return call.fail(400, "invalid_check", explanation.decision.problem);
+  }
+  std::string decision;
+  engine::append_json(explanation.decision, decision);
+  Json policies = Json::array();
+  for (const engine::Explained& about : explanation.policies) policies.push_back(explained_json(about, check));
+  call.send(Json{{"decision", Json::parse(decision, nullptr, false)}, {"policies", std::move(policies)}});
+}
+
+void get_versions(Call& call) {
+  const auto limit = query_number(call, "limit", kMostVersions, {1, kMostVersions});
+  if (!limit) return;
+  Json versions = Json::array();
+  for (const state::PolicyVersion& version : call.service().database->versions(static_cast<std::size_t>(*limit))) {
+    versions.push_back(version_json(version));
+  }
+  call.send(Json{{"versions", std::move(versions)}});
+}
+
+void get_version(Call& call) {
+  std::int64_t id = 0;
+  const char* end = call.id.data() + call.id.size();
+  const auto read = std::from_chars(call.id.data(), end, id);
+  const bool whole = read.ec == std::errc{} && read.ptr == end;
+  const auto version = whole ? call.service().database->version(id) : std::nullopt;
+  if (!version) return call.fail(404, "not_found", fmt::format("there is no version \"{}\"", call.id));
+  Json json = version_json(*version);
+  json["text"] = version->text;
+  call.send(json);
+}
+
+void post_rollback(Call& call) {
+  const auto body = body_of(call, std::array<std::string_view, 1>{"version"});
+  if (!body) return;
+  const auto version = body->find("version");
+  if (version == body->end() || !version->is_number_integer()) {
+    return call.fail(400, "invalid_request", "version must be the whole number of an earlier version");
+  }
+  const Policies::Changed changed = call.context.policies.rollback(version->get<std::int64_t>(), call.who());
+  if (in_force(call, changed)) call.send(Json{{"version", changed.version}, {"restored", *version}});
+}
+
+}  // namespace headgate::api

@@ -1,0 +1,48 @@
+// Replays traces for POST /api/admin/policies/simulate, on a thread of its own: a long one must not hold up whoever
+// shares the connection's thread.
+//
+// Safe for concurrent use. One at a time; a trace has at most kMostBytes and kMostLines.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "net/http.h"
+#include "policy/model.h"
+
+namespace headgate::api {
+
+struct Simulated {
+  policy::Document document;
+  std::string trace;
+  std::string request_id;
+  std::shared_ptr<net::LaterReply> reply;
+};
+
+class SimulationRunner {
+ public:
+  static constexpr std::size_t kMostBytes = 16 << 20;
+  static constexpr std::size_t kMostLines = 1'000'000;
+
+  SimulationRunner() = default;
+  ~SimulationRunner();  // has it end early
+  SimulationRunner(const SimulationRunner&) = delete;
+  SimulationRunner& operator=(const SimulationRunner&) = delete;
+
+  [[nodiscard]] bool idle() const noexcept { return !running_.load(); }
+  // If another began since idle() was asked, this one is answered with 503.
+  void start(Simulated simulated);
+
+ private:
+  void run(const Simulated& simulated);
+
+  std::mutex mutex_;  // guards thread_
+  std::thread thread_;
+  std::atomic<bool> running_{false};
+  std::atomic<bool> ending_{false};
+};
+
+}  // namespace headgate::api
