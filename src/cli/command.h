@@ -25,6 +25,7 @@ struct Command {
 };
 
 // Each command adds itself, under its parent, and keeps what it was told in what it returns.
+[[nodiscard]] Command serve_command(CLI::App& parent);
 [[nodiscard]] Command demo_command(CLI::App& parent);
 [[nodiscard]] Command policy_validate_command(CLI::App& parent);
 [[nodiscard]] Command policy_list_command(CLI::App& parent);

@@ -16,6 +16,7 @@ constexpr const char* kHelp = R"(headgate: rate limits for AI agents
 Usage: headgate COMMAND [OPTIONS]
 
 Commands:
+  serve            answer checks over HTTP, WebSocket, Redis and gRPC
   policy validate  what is wrong with policies, and where
   policy list      policies as a table
   policy explain   what each policy makes of one check
@@ -65,6 +66,7 @@ class Program {
     app_.allow_extras();
     app_.require_subcommand(0, 1);
     app_.add_flag("--version", wants_version_);
+    add(serve_command(app_));
     policy_ = app_.add_subcommand("policy");
     policy_->allow_extras();
     policy_->require_subcommand(0, 1);
