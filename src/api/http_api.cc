@@ -184,7 +184,7 @@ class Handler final : public HttpApi {
       case Need::kView: return access.manages(request, false);
       case Need::kChange: return access.manages(request, true);
       case Need::kMetrics:
-        if (context_.options.metrics_open_on_loopback && request.peer != nullptr && request.peer->loopback) return {};
+        if (context_.options.metrics_open_on_loopback) return access.reads_metrics(request);
         return access.manages(request, false);
     }
     return {};

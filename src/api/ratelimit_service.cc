@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "api/asking.h"
+#include "api/asks_by_token.h"
 #include "api/ratelimit_answer.h"
 #include "engine/check_problem.h"
 
@@ -170,12 +170,12 @@ class RateLimitService final : public net::GrpcHandler {
       for (std::size_t i = 0; bearer && i < kBearer.size(); ++i) {
         bearer = static_cast<char>(header.value[i] | ' ') == kBearer[i];
       }
-      if (bearer) return service_.access->by_token(header.value.substr(kBearer.size()), call.peer->ip);
+      if (bearer) return asks_by_token(*service_.access, header.value.substr(kBearer.size()), call.peer->ip);
       Admission admission;
       admission.refusal = Refusal{401, "unauthorized", "authorization must be \"Bearer\" and a token", Nanos{0}};
       return admission;
     }
-    return service_.access->without_token();
+    return service_.access->without_token(*call.peer);
   }
 
   void should_rate_limit(const GrpcCall& call, GrpcAnswer& answer) {
@@ -184,7 +184,11 @@ class RateLimitService final : public net::GrpcHandler {
     if (refused) {
       answer.status = refused->status;
       answer.text = refused->text;
-      count_error(service_, observe::Protocol::kGrpc, call.now);
+      observe::Answered answered;
+      answered.protocol = observe::Protocol::kGrpc;
+      answered.allowed = false;
+      answered.error = true;
+      service_.traffic->add(answered, service_.clock->wall(call.now));
     } else {
       scratch.response.SerializeToString(&answer.message);
     }

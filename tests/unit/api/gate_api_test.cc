@@ -1,0 +1,131 @@
+// GET|POST /v1/gate.
+#include "support/api_server.h"
+
+namespace headgate {
+namespace {
+
+using net::Method;
+using test::Answer;
+using test::ApiServer;
+using test::Json;
+
+Answer gate(ApiServer& server, const ApiServer::Headers& headers) {
+  return server.call(Method::kGet, "/v1/gate", {}, headers);
+}
+
+TEST(GateApi, LetsThroughWith204AndHeaders) {
+  ApiServer server;
+  server.load("policies: [{id: two, limit: 2/60s}]");
+  const Answer answer = gate(server, {{"X-Headgate-Agent", "A"}, {"X-Headgate-Operation", "op"}});
+  EXPECT_EQ(answer.status, 204);
+  EXPECT_EQ(answer.content_type, "");
+  EXPECT_EQ(answer.body, "");
+  EXPECT_EQ(answer.header("RateLimit"), "\"two\";r=1;t=60");
+}
+
+TEST(GateApi, DeniesWith429) {
+  ApiServer server;
+  server.load("policies: [{id: one, limit: 1/60s}]");
+  const ApiServer::Headers headers{{"X-Headgate-Agent", "A"}, {"X-Headgate-Operation", "op"}};
+  (void)gate(server, headers);
+  const Answer answer = gate(server, headers);
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.body, R"({"error":"rate_limited","retry_after_ms":60000,"tier":null,"policy_id":"one",)"
+                         R"("message":"Sliding window limit 1/60s exceeded"})");
+  EXPECT_EQ(answer.header("Retry-After"), "60");
+}
+
+TEST(GateApi, TellsTheTierOfABuiltInLimit) {
+  ApiServer server;
+  const ApiServer::Headers headers{
+      {"X-Headgate-Agent", "A"}, {"X-Headgate-Operation", "op"}, {"X-Headgate-Cost", "60"}};
+  EXPECT_EQ(gate(server, headers).status, 204);
+  const Json body = gate(server, headers).json();
+  EXPECT_EQ(body["tier"], "normal");
+  EXPECT_EQ(body["policy_id"], "tier-normal");
+}
+
+TEST(GateApi, SpeaksProblemJsonWhenAsked) {
+  ApiServer server;
+  server.load("policies: [{id: one, limit: 1/60s}]");
+  const ApiServer::Headers headers{{"X-Headgate-Operation", "op"}, {"Accept", "application/problem+json"}};
+  (void)gate(server, headers);
+  const Answer answer = gate(server, headers);
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.content_type, "application/problem+json");
+  const Json body = answer.json();
+  EXPECT_EQ(body["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
+  EXPECT_EQ(body["title"], "Too Many Requests");
+  EXPECT_EQ(body["violated-policies"], Json::array({"one"}));
+}
+
+TEST(GateApi, TakesTheOperationFromWhatTheProxyWasAsked) {
+  ApiServer server;
+  const auto same = [&](const ApiServer::Headers& headers, const std::string& operation) {
+    server.load("policies: [{id: x, match: {operations: [\"" + operation + "\"]}, limit: 1000/60s}]");
+    return !gate(server, headers).header("RateLimit").empty();
+  };
+  EXPECT_TRUE(same({{"X-Original-URI", "/a/b?c=1"}, {"X-Original-Method", "POST"}}, "POST /a/b"));
+  EXPECT_TRUE(same({{"X-Forwarded-Uri", "/a"}, {"X-Forwarded-Method", "PUT"}}, "PUT /a"));
+  EXPECT_TRUE(same({{"X-Original-URI", "/a"}}, "GET /a"));
+  EXPECT_TRUE(same({{"X-Original-URI", "http://host/a#f"}}, "GET /a"));
+  EXPECT_TRUE(same({{"X-Original-URI", "/" + std::string(600, 'a')}}, "GET /" + std::string(507, 'a')));
+}
+
+TEST(GateApi, NeedsAnOperation) {
+  ApiServer server;
+  EXPECT_EQ(gate(server, {}).body,
+            R"({"error":"invalid_check","message":"the operation is needed: give X-Headgate-Operation, )"
+            R"(X-Original-URI or X-Forwarded-Uri"})");
+}
+
+TEST(GateApi, BelievesForwardedAddressesOnlyFromThisMachine) {
+  ApiServer server;
+  server.load("policies: [{id: by-ip, key: [ip], limit: 1/60s}]");
+  const auto status = [&](const std::string& forwarded) {
+    return gate(server, {{"X-Headgate-Operation", "op"}, {"X-Forwarded-For", forwarded}}).status;
+  };
+  EXPECT_EQ(status("1.1.1.1, 10.0.0.1"), 204);
+  EXPECT_EQ(status("2.2.2.2, 10.0.0.1"), 429);  // only the last hop was written by the proxy itself
+  EXPECT_EQ(status("10.0.0.2"), 204);
+  server.peer.ip = "192.0.2.1";
+  server.peer.loopback = false;
+  EXPECT_EQ(status("10.0.0.3"), 204);
+  EXPECT_EQ(status("10.0.0.4"), 429);
+}
+
+TEST(GateApi, TokenBoundAgentWins) {
+  ApiServer server;
+  server.load("policies: [{id: one, match: {agents: [A]}, limit: 1/60s}]");
+  const std::string token = server.token(state::Role::kAgent, "A");
+  const Answer answer =
+      gate(server, {{"Authorization", "Bearer " + token}, {"X-Headgate-Agent", "B"}, {"X-Headgate-Operation", "op"}});
+  EXPECT_EQ(answer.header("RateLimit"), "\"one\";r=0;t=60");
+}
+
+TEST(GateApi, ReadsCosts) {
+  ApiServer server;
+  server.load("policies: [{id: words, unit: tokens, limit: 100/60s}]");
+  const auto with_cost = [&](const std::string& cost) {
+    return gate(server, {{"X-Headgate-Operation", "op"}, {"X-Headgate-Cost", cost}});
+  };
+  EXPECT_EQ(with_cost("tokens=30, requests=1").header("X-RateLimit-Remaining"), "70");
+  for (const char* bad : {"x", "1,2", "tokens=", "=1", "nan", "1e999", "-1"}) {
+    EXPECT_EQ(with_cost(bad).status, 400) << bad;
+  }
+  EXPECT_EQ(with_cost("x").body,
+            R"({"error":"invalid_check","message":"X-Headgate-Cost must be a number, or up to 8 of UNIT=NUMBER with )"
+            R"(commas between them, each unit once, got \"x\""})");
+}
+
+TEST(GateApi, PostAndHeadAskTheSame) {
+  ApiServer server;
+  server.load("policies: [{id: two, limit: 2/60s}]");
+  const ApiServer::Headers headers{{"X-Headgate-Operation", "op"}};
+  EXPECT_EQ(server.call(Method::kPost, "/v1/gate", {}, headers).status, 204);
+  EXPECT_EQ(server.call(Method::kHead, "/v1/gate", {}, headers).status, 204);
+  EXPECT_EQ(server.call(Method::kGet, "/v1/gate", {}, headers).status, 429);
+}
+
+}  // namespace
+}  // namespace headgate
