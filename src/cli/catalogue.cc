@@ -52,16 +52,18 @@ std::string about(const std::vector<std::string>& lines, const std::string& name
   return {};
 }
 
-// The word after it, if that is a value's.
+// The word after it, if that is a value's: the choices, wherever it is written with them.
 std::string value(std::string_view help, const std::string& name) {
+  std::string found;
   for (std::size_t at = help.find(name); at != std::string_view::npos; at = help.find(name, at + 1)) {
     const std::size_t end = at + name.size();
     if (end >= help.size() || help[end] != ' ') continue;
     std::string_view word = word_at(help, end + 1);
     while (word.ends_with('.')) word.remove_suffix(1);
-    if (is_value(word)) return std::string(word);
+    if (!is_value(word)) continue;
+    if (found.empty() || word.find('|') != std::string_view::npos) found = word;
   }
-  return {};
+  return found;
 }
 
 // What stands without a name at the end of the usage: "[PATH...]", "bash|zsh|fish".
@@ -108,7 +110,7 @@ CommandInfo describe(const std::string& path, const char* help, const CLI::App& 
       OptionInfo about_it;
       about_it.name = "--" + name;
       about_it.about = about(lines, about_it.name);
-      if (option->get_type_size_max() > 0) {
+      if (option->get_expected_max() > 0) {
         about_it.value = value(help, about_it.name);
         if (about_it.value.empty()) about_it.value = "VALUE";
       }

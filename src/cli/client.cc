@@ -284,8 +284,8 @@ Result<std::string> normal_url(std::string_view text) {
   // Not shown: it may hold a password.
   if (url.find('@') != std::string::npos) return refused("must not hold a user or password; use a token");
   if (url.find_first_of("?# \t\r\n") != std::string::npos) return refused("must be scheme, host and port alone");
-  while (url.ends_with('/')) url.pop_back();
   if (host_of(url).empty()) return refused("must name a host");
+  while (url.ends_with('/')) url.pop_back();
   return url;
 }
 

@@ -28,7 +28,7 @@ std::string plain(std::string_view text) {
 std::size_t indent_of(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()); }
 
 // One help text: paragraphs, usage, sections of entries.
-std::string body(std::string_view help) {
+std::string body(std::string_view help, bool with_usage) {
   std::istringstream in{std::string(help)};
   std::string out;
   std::string line;
@@ -41,7 +41,7 @@ std::string body(std::string_view help) {
       paragraph = false;
       entry = false;
     } else if (line.starts_with("Usage: ")) {
-      out += ".PP\n.B " + plain(line.substr(7)) + "\n";
+      if (with_usage) out += ".PP\n.B " + plain(line.substr(7)) + "\n";
     } else if (indent == 0 && line.ends_with(':')) {
       out += ".PP\n" + plain(line) + "\n";
       paragraph = true;
@@ -73,11 +73,11 @@ std::string manual(const std::vector<CommandInfo>& commands, std::string_view in
       ".SH SYNOPSIS\n.B headgate\n.I COMMAND\n[\\fIOPTIONS\\fR]\n"
       ".SH DESCRIPTION\n",
       HEADGATE_VERSION, plain(summary_of(introduction)));
-  out += body(introduction);
+  out += body(introduction, false);
   out += ".SH COMMANDS\n";
   for (const CommandInfo& command : commands) {
     if (command.path.empty() || !command.children.empty()) continue;
-    out += ".SS headgate " + plain(command.path) + "\n" + plain(command.summary) + ".\n" + body(command.help);
+    out += ".SS headgate " + plain(command.path) + "\n" + plain(command.summary) + ".\n" + body(command.help, true);
   }
   return out;
 }

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 
 #include "cli/describe.h"
 #include "cli/fields.h"
@@ -23,18 +21,22 @@ std::string joined(const std::vector<std::string>& texts, std::string_view betwe
   return fmt::format("{}", fmt::join(texts, between));
 }
 
+// A file, or standard input for "-".
 Result<std::string> read_whole(const std::string& path) {
-  std::ifstream file;
-  if (path != "-") file.open(path, std::ios::binary);
-  std::istream& in = path == "-" ? std::cin : file;
+  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return Error{ErrorCode::kIo, fmt::format("{} cannot be read", path)};
   std::string text;
-  if (in) text.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-  if (in.bad() || (path != "-" && !file.is_open()) || (text.empty() && !in.eof() && !in.good())) {
-    return Error{ErrorCode::kIo, fmt::format("{} cannot be read", path)};
+  std::array<char, 64 << 10> piece;
+  while (text.size() <= kMostBytes) {
+    const std::size_t count = std::fread(piece.data(), 1, piece.size(), file);
+    if (count == 0) break;
+    text.append(piece.data(), count);
   }
+  const bool broken = std::ferror(file) != 0;  // a directory can be opened, but not read
+  if (file != stdin) std::fclose(file);
+  if (broken) return Error{ErrorCode::kIo, fmt::format("{} cannot be read", path)};
   if (text.size() > kMostBytes) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} must be at most {} MB, got {}", path, kMostBytes >> 20, text.size())};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} must be at most {} MB", path, kMostBytes >> 20)};
   }
   return text;
 }

@@ -36,7 +36,7 @@ std::string fitted(std::string_view text, std::size_t columns) {
 // A line in pieces, cut where the terminal ends.
 class Line {
  public:
-  Line(const Terminal& terminal, int columns) : terminal_(terminal), left_(static_cast<std::size_t>(columns)) {}
+  Line(const Terminal& terminal, int columns) : terminal_(&terminal), left_(static_cast<std::size_t>(columns)) {}
   Line& add(std::string_view text, Ink ink = Ink::kPlain) {
     const std::size_t wanted = columns_of(text);
     std::string piece = wanted <= left_ ? std::string(text) : left_ > 0 ? fitted(text, left_) : "";
@@ -50,7 +50,7 @@ class Line {
       piece.pop_back();
       after += ' ';
     }
-    text_ += blanks_ + terminal_.paint(piece, ink);
+    text_ += blanks_ + terminal_->paint(piece, ink);
     blanks_ = after;
     return *this;
   }
@@ -58,7 +58,7 @@ class Line {
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
-  const Terminal& terminal_;
+  const Terminal* terminal_;
   std::size_t left_;
   std::string text_;
   std::string blanks_;
@@ -155,24 +155,30 @@ class Frame {
 
   void body(const Overview& overview) {
     const bool wide = size_.columns >= kWide;
-    Line state = line();
-    state.add("load " + load_text(overview), ink(overview.load_factor == 1 ? Ink::kPlain : Ink::kYellow));
-    state.add("   emergency ");
-    state.add(overview.emergency ? "ON" : "off", ink(overview.emergency ? Ink::kRed : Ink::kPlain));
-    if (overview.emergency && !overview.emergency_reason.empty()) state.add(" " + printable(overview.emergency_reason));
-    add(state);
+    const Ink strained = ink(overview.load_factor == 1 ? Ink::kPlain : Ink::kYellow);
+    const std::string latency =
+        fmt::format("p50 {}, p99 {}", latency_text(overview.p50_us), latency_text(overview.p99_us));
     if (wide) {
       add(line().add(
-          fmt::format("cells {} of {}   connections {}   leases {}   waiting {}   latency p50 {}, p99 {}",
-                      short_count(overview.cells), short_count(overview.max_cells),
-                      short_count(overview.http + overview.resp + overview.grpc), short_count(overview.leases),
-                      short_count(overview.waiting), latency_text(overview.p50_us), latency_text(overview.p99_us)),
+          fmt::format("cells {} of {}   connections {}   leases {}   waiting {}   {}", short_count(overview.cells),
+                      short_count(overview.max_cells), short_count(overview.http + overview.resp + overview.grpc),
+                      short_count(overview.leases), short_count(overview.waiting), latency),
           ink(Ink::kPlain)));
     } else {
-      add(line().add(fmt::format("cells {}   p50 {}, p99 {}", short_count(overview.cells),
-                                 latency_text(overview.p50_us), latency_text(overview.p99_us)),
-                     ink(Ink::kPlain)));
+      add(line().add(fmt::format("cells {}   {}", short_count(overview.cells), latency), ink(Ink::kPlain)));
     }
+    Line state = line();
+    state.add("load " + load_text(overview), strained);
+    if (!wide) {
+      add(state);
+      state = line();
+    }
+    state.add(wide ? "   emergency " : "emergency ", ink(Ink::kPlain));
+    state.add(overview.emergency ? "ON" : "off", ink(overview.emergency ? Ink::kRed : Ink::kPlain));
+    if (overview.emergency && !overview.emergency_reason.empty()) {
+      state.add(": " + printable(overview.emergency_reason), ink(Ink::kPlain));
+    }
+    add(state);
     add(line());
     rate("checks", overview.checks_per_second, overview.allowed + overview.denied, view_.checks, Ink::kGreen);
     rate("denied", overview.denied_per_second, overview.denied, view_.denials, Ink::kRed);
@@ -278,6 +284,7 @@ std::string sparkline(const std::vector<double>& values, std::size_t columns, bo
   constexpr std::size_t kLevels = 8;
   constexpr std::array<const char*, kLevels> kBars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   constexpr std::array<const char*, kLevels> kAscii{".", ":", "-", "=", "+", "*", "#", "@"};
+  if (columns == 0) return {};
   std::vector<double> shown = values;
   if (values.size() > columns) {
     shown.assign(columns, 0);

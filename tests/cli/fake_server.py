@@ -47,6 +47,8 @@ class FakeHttp:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            wbufsize = -1  # head and body in one write
 
             def answer(self):
                 length = int(self.headers.get("Content-Length") or 0)
@@ -62,6 +64,7 @@ class FakeHttp:
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)
+                self.wfile.flush()
 
             do_GET = do_POST = do_PUT = do_DELETE = answer
 
