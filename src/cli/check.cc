@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "cli/check_options.h"
 #include "cli/client.h"
@@ -29,6 +30,7 @@ The check:
   --peek              only look: charge nothing
   --hold              take out a lease on what is charged
   --max-wait SPAN     wait for room this long where a policy queues: 5s
+  --priority N        higher waits less (default: 0)
 
 )" HEADGATE_CLI_SERVER_HELP R"(
 Options:
@@ -46,6 +48,7 @@ struct Options {
   bool peek = false;
   bool hold = false;
   std::string max_wait;
+  std::optional<int> priority;
   bool json = false;
   TerminalOptions terminal;
 };
@@ -98,6 +101,7 @@ int check(const Options& options) {
   if (!body) return not_understood(body.error().message, "check");
   if (options.peek) (*body)["peek"] = true;
   if (options.hold) (*body)["hold"] = true;
+  if (options.priority) (*body)["priority"] = *options.priority;
   Nanos wait{0};
   if (!options.max_wait.empty()) {
     const auto span = policy::parse_duration(options.max_wait);
@@ -130,6 +134,7 @@ Command check_command(CLI::App& parent) {
   app->add_flag("--peek", options->peek);
   app->add_flag("--hold", options->hold);
   app->add_option("--max-wait", options->max_wait);
+  app->add_option("--priority", options->priority);
   options->client.add_to(*app);
   app->add_flag("--json", options->json);
   options->terminal.add_to(*app);

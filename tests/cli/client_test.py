@@ -81,12 +81,14 @@ class Check(WithServer):
         self.told("check", "--agent", "a", "--operation", "o", "--session", "s", "--user", "u", "--tenant", "t",
                   "--plan", "p", "--channel", "c", "--resource", "r", "--ip", "10.0.0.1", "--context", "T",
                   "--attr", "componentType=Button", "--attr", "deep=true", "--attr", "n=3", "--cost", "2",
-                  "--cost", "tokens=1200", "--cost", "usd=0.03", "--peek", "--hold", "--max-wait", "1.5s")
+                  "--cost", "tokens=1200", "--cost", "usd=0.03", "--peek", "--hold", "--max-wait", "1.5s",
+                  "--priority", "-2")
         self.assertEqual(self.last()[3], {
             "agent": "a", "operation": "o", "session": "s", "user": "u", "tenant": "t", "plan": "p", "channel": "c",
             "resource": "r", "ip": "10.0.0.1",
             "context": {"type": "T", "componentType": "Button", "deep": True, "n": "3"},
-            "cost": {"requests": 2, "tokens": 1200, "usd": 0.03}, "peek": True, "hold": True, "max_wait_ms": 1500})
+            "cost": {"requests": 2, "tokens": 1200, "usd": 0.03}, "peek": True, "hold": True, "priority": -2,
+            "max_wait_ms": 1500})
 
     def test_json_is_the_decision_as_it_came(self):
         raw = b'{"allowed":true,  "throttle_factor":1.50, "later":[1]}'
