@@ -9,7 +9,8 @@
 //   taskset -c 1 wrk -t1 -c32 -d5 -s bench/load/check.lua http://127.0.0.1:7170/v1/check
 //   taskset -c 1 redis-benchmark -p 7179 -c 50 -n 500000 CL.THROTTLE key 15 30 60 1
 //
-// and divide the server's CPU time, which it prints when it is told to end (SIGINT), by the requests answered.
+// (redis-benchmark asks two things at once when it begins, which the floor does not notice: compare RESP with
+// redis-server instead) and divide the server's CPU time, which it prints when it is told to end (SIGINT), by the requests answered.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>

@@ -139,19 +139,19 @@ HttpParser::Step HttpParser::parse_chunks(std::string_view bytes) {
   // The end of a body is five bytes at least, so that Beast need never see fewer: it is not prepared for that.
   constexpr std::size_t kShortestEnd = 5;
   while (bytes.size() - consumed_ >= kShortestEnd) {
+    // Never more than a head's worth, so that a chunk's line or the trailers are too long however they arrive.
+    const std::string_view shown = bytes.substr(consumed_, std::max(limits_.max_head, kShortestEnd));
     beast::error_code error;
-    const std::size_t used = grammar_->put({bytes.data() + consumed_, bytes.size() - consumed_}, error);
-    consumed_ += used;
-    if (error == beast::http::error::need_more) break;
+    consumed_ += grammar_->put({shown.data(), shown.size()}, error);
+    if (error == beast::http::error::need_more) {
+      if (bytes.size() - consumed_ <= limits_.max_head) return Step::kMore;
+      return refuse(431, "headers_too_large", "a chunk's extensions or the trailers are too large");
+    }
     if (error) return refuse(bytes, error);
     if (grammar_->is_done()) {
       request_.body = chunks_.empty() ? bytes.substr(consumed_, 0) : chunks_.view();
       return Step::kWhole;
     }
-  }
-  // What is left is the beginning of a chunk's line, or of the trailers.
-  if (bytes.size() - consumed_ > limits_.max_head) {
-    return refuse(431, "headers_too_large", "a chunk's extensions or the trailers are too large");
   }
   return Step::kMore;
 }

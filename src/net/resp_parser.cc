@@ -67,11 +67,13 @@ RespParser::Line RespParser::read_number(std::string_view bytes, const RespLimit
     if (first[1] == '\r' && first[2] == '\n') {
       number = first[0] - '0';
       at_ += 4;
+      scanned_ = 0;
       return Line::kNumber;
     }
     if (first[0] != '0' && is_digit(first[1]) && first[2] == '\r' && first[3] == '\n') {
       number = (first[0] - '0') * 10 + (first[1] - '0');
       at_ += 5;
+      scanned_ = 0;
       return Line::kNumber;
     }
   }
@@ -79,7 +81,7 @@ RespParser::Line RespParser::read_number(std::string_view bytes, const RespLimit
   const std::size_t cr = rest.find('\r', scanned_);
   if (cr == std::string_view::npos || cr + 1 == rest.size()) {
     scanned_ = cr == std::string_view::npos ? rest.size() : cr;
-    return rest.size() > limits.max_line ? Line::kTooLong : Line::kMore;
+    return scanned_ > limits.max_line ? Line::kTooLong : Line::kMore;
   }
   scanned_ = 0;
   if (cr > limits.max_line) return Line::kTooLong;
