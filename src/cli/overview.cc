@@ -90,12 +90,12 @@ std::string short_count(std::uint64_t count) {
   if (count < kThousand) return std::to_string(count);
   double value = static_cast<double>(count);
   std::size_t suffix = 0;
-  // 999,950 would round to 1000.0k.
-  while (value >= 999.95 && suffix + 1 < kSuffixes.size()) {
+  // 999,500 would round to 1000k.
+  while (value >= 999.5 && suffix + 1 < kSuffixes.size()) {
     value /= kThousand;
     ++suffix;
   }
-  return fmt::format("{:.{}f}{}", value, value < 100 ? 1 : 0, kSuffixes[suffix]);
+  return fmt::format("{:.{}f}{}", value, value < 99.95 ? 1 : 0, kSuffixes[suffix]);
 }
 
 std::string load_text(const Overview& overview) {

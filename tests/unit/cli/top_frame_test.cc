@@ -143,7 +143,10 @@ TEST(Overview, ReadsWhatIsThereAndDoesWithoutTheRest) {
 TEST(Overview, ShortCountsKeepToFiveColumns) {
   EXPECT_EQ(short_count(999), "999");
   EXPECT_EQ(short_count(1'000), "1.0k");
-  EXPECT_EQ(short_count(999'949), "1.0M");
+  EXPECT_EQ(short_count(99'949), "99.9k");
+  EXPECT_EQ(short_count(99'951), "100k");
+  EXPECT_EQ(short_count(999'499), "999k");
+  EXPECT_EQ(short_count(999'500), "1.0M");
   EXPECT_EQ(short_count(12'345'678), "12.3M");
   for (std::uint64_t count = 1; count < (1ULL << 62); count *= 3) EXPECT_LE(short_count(count).size(), 5U) << count;
 }
