@@ -45,13 +45,16 @@ void AgentRegistry::send(const std::string& agent, const std::shared_ptr<const s
 
 void AgentRegistry::on_notice(const observe::Notice& notice) {
   if (notice.kind != "escalation" && notice.kind != "sustained_abuse") return;
+  const std::string message_text =
+      notice.text.empty() ? fmt::format("{} has exceeded {} again and again", notice.agent, notice.policy_id)
+                          : notice.text;
   std::string text = R"({"type":"escalation","kind":)";
   engine::append_json_text(notice.kind, text);
   const std::pair<const char*, const std::string&> fields[] = {{"policy_id", notice.policy_id},
                                                                {"agent", notice.agent},
                                                                {"operation", notice.operation},
                                                                {"to", notice.to},
-                                                               {"message", notice.text}};
+                                                               {"message", message_text}};
   for (const auto& [name, value] : fields) {
     fmt::format_to(std::back_inserter(text), ",\"{}\":", name);
     engine::append_json_text(value, text);

@@ -57,4 +57,15 @@ std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now,
   return waiting;
 }
 
+bool ask_all(const Service& service, observe::Protocol protocol, Nanos now, std::span<const Check> checks,
+             std::span<engine::CheckDecision> decisions) {
+  const Watch watch(service);
+  const bool allowed = service.engine->check_all(now, checks, decisions);
+  const Nanos took = watch.took();
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    count(service, protocol, checks[i].agent, decisions[i], i == 0 ? took : Nanos{-1});
+  }
+  return allowed;
+}
+
 }  // namespace headgate::api

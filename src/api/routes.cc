@@ -23,7 +23,7 @@ std::span<const Route> routes() noexcept {
       Route{kGet, "/v1/gate", Need::kAsk, handle_gate, "For auth_request and forward-auth: 204, or 429", "", "Nothing"},
       Route{kPost, "/v1/gate", Need::kAsk, handle_gate, "For auth_request and forward-auth: 204, or 429", "",
             "Nothing"},
-      Route{kGet, "/v1/ws", Need::kAsk, handle_websocket, "Checks over a WebSocket", "", "Upgrade"},
+      Route{kGet, "/v1/ws", Need::kOpen, handle_websocket, "Checks over a WebSocket", "", "Upgrade"},
       // Looking.
       Route{kGet, "/healthz", Need::kOpen, get_health, "Whether the server lives", "", "Health"},
       Route{kGet, "/readyz", Need::kOpen, get_ready, "Whether it can serve", "", "Readiness"},

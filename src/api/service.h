@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "api/access.h"
 #include "engine/engine.h"
@@ -30,5 +31,8 @@ void ask(const Service& service, observe::Protocol protocol, Nanos now, const Ch
 // thread; then the number to cancel it by is returned and `decision` means nothing. 0: it was answered at once.
 std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
                   engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later);
+// All of these, or none (see Engine::check_all). REQUIRES: decisions.size() == checks.size(), and all are new.
+bool ask_all(const Service& service, observe::Protocol protocol, Nanos now, std::span<const Check> checks,
+             std::span<engine::CheckDecision> decisions);
 
 }  // namespace headgate::api

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "api/asks_by_token.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
 
@@ -70,7 +71,7 @@ std::vector<std::string> frames_of(const engine::CheckDecision& decision, std::s
 class Handler final : public net::WebSocketHandler {
  public:
   Handler(const Service& service, std::shared_ptr<AgentRegistry> registry, const Caller& caller, const net::Peer& peer)
-      : service_(service), registry_(std::move(registry)), caller_(caller), ip_(peer.ip), loopback_(peer.loopback) {}
+      : service_(service), registry_(std::move(registry)), caller_(caller), peer_(peer) {}
 
   void message(net::WebSocket& socket, std::string_view text) noexcept override {
     try {
@@ -119,18 +120,18 @@ class Handler final : public net::WebSocketHandler {
     // As long as nobody has said who it is, its address is what it is limited by.
     Check check;
     check.operation = "identify";
-    check.ip = ip_;
+    check.ip = peer_.ip;
     check.channel = kChannel;
     engine::CheckDecision decision;
     ask(service_, observe::Protocol::kWebSocket, socket.now(), check, decision);
     if (!decision.allowed) return send_decision(socket, decision);
 
     if (!fields.token.empty()) {
-      Admission admission = service_.access->by_token(fields.token, ip_);
+      Admission admission = asks_by_token(*service_.access, fields.token, peer_.ip);
       if (admission.refusal) return refuse(socket, *admission.refusal);
       caller_ = std::move(admission.caller);
     } else if (!caller_.known) {
-      Admission admission = service_.access->without_token();
+      Admission admission = service_.access->without_token(peer_);
       if (admission.refusal) return refuse(socket, *admission.refusal);
       caller_ = std::move(admission.caller);
     }
@@ -169,10 +170,10 @@ class Handler final : public net::WebSocketHandler {
     }
     check.agent = agent_;
     if (check.channel.empty()) check.channel = kChannel;
-    if (check.ip.empty()) check.ip = ip_;
+    if (check.ip.empty()) check.ip = peer_.ip;
     // Whoever could choose its address would have as many limits as there are addresses.
-    const bool trusted = loopback_ || (caller_.known && caller_.role == state::Role::kAdmin);
-    if (check.ip != ip_ && !trusted) {
+    const bool trusted = peer_.loopback || (caller_.known && caller_.role == state::Role::kAdmin);
+    if (check.ip != peer_.ip && !trusted) {
       return send_error(socket, "forbidden",
                         "ip may be given only by a caller on this machine or with an admin's token; leave it out");
     }
@@ -276,14 +277,24 @@ class Handler final : public net::WebSocketHandler {
   const Service& service_;
   const std::shared_ptr<AgentRegistry> registry_;
   Caller caller_;
-  const std::string ip_;
-  const bool loopback_;
+  const net::Peer peer_;
   std::string agent_;         // empty: not identified
   std::uint64_t member_ = 0;  // of the registry
   // What cancels the checks that wait. Touched by the connection's own thread only; shared with answers on their way.
   const std::shared_ptr<std::unordered_set<std::uint64_t>> waiting_ =
       std::make_shared<std::unordered_set<std::uint64_t>>();
 };
+
+void refuse_upgrade(const Refusal& refusal, net::HttpReply& reply) {
+  std::string body = R"({"error":)";
+  engine::append_json_text(refusal.code, body);
+  append_text_field("message", refusal.message, body);
+  body += '}';
+  net::HttpAnswer answer;
+  answer.status = refusal.status;
+  answer.body = body;
+  reply.send(answer);
+}
 
 }  // namespace
 
@@ -296,9 +307,14 @@ std::unique_ptr<net::WebSocketHandler> make_websocket_handler(const Service& ser
 std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller&)> make_websocket_upgrade(
     const Service& service, std::shared_ptr<AgentRegistry> registry) {
   return [&service, registry = std::move(registry)](const net::HttpRequest& request, net::HttpReply& reply,
-                                                    const Caller& caller) {
+                                                    const Caller& /*caller*/) {
+    // A token may come with the request or, since browsers cannot send it so, with the first message.
+    const Admission admission = service.access->asks(request);
+    const bool later = admission.refusal && admission.refusal->status == 401 && request.count("authorization") == 0;
+    if (admission.refusal && !later) return refuse_upgrade(*admission.refusal, reply);
     const net::Upgrade asked = net::websocket_upgrade(request);
     if (asked == net::Upgrade::kYes) {
+      const Caller caller = later ? Caller{} : admission.caller;
       reply.take_over(net::websocket_accept_head(request),
                       net::make_websocket_session(make_websocket_handler(service, registry, caller, *request.peer)));
       return;

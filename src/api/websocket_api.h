@@ -49,10 +49,10 @@ class AgentRegistry final : public observe::NoticeSink {
   std::uint64_t last_ = 0;
 };
 
-// Answers the request for an upgrade. `caller` is whom its own token, if it had one, has shown it to be. The service
-// outlives all connections.
-[[nodiscard]] std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller& caller)>
-make_websocket_upgrade(const Service& service, std::shared_ptr<AgentRegistry> registry);
+// Answers the request for an upgrade, which needs no token yet: the first message may bring it. One that is given must
+// be good all the same, and Host and Origin must be right. The service outlives all connections.
+[[nodiscard]] std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller&)> make_websocket_upgrade(
+    const Service& service, std::shared_ptr<AgentRegistry> registry);
 
 // The handler of one connection; for tests.
 [[nodiscard]] std::unique_ptr<net::WebSocketHandler> make_websocket_handler(const Service& service,

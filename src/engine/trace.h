@@ -60,7 +60,7 @@ struct TraceStep {
 
 // A check or event out of fields that have been read; nothing is said about its time.
 [[nodiscard]] Result<void> to_step(const LineFields& fields, TraceStep& step);
-inline constexpr FieldSet kTraceFields = (FieldSet{1} << kFieldCount) - 1;
+inline constexpr FieldSet kTraceFields = set_of(Field::kType) - 1;
 
 // Reads a trace as it comes; holds on to one line at a time, of at most kMaxLineBytes.
 class TraceReader {

@@ -19,6 +19,7 @@ enum class GrpcStatus : std::uint8_t {
   kUnknown = 2,
   kInvalidArgument = 3,
   kDeadlineExceeded = 4,
+  kNotFound = 5,
   kPermissionDenied = 7,
   kResourceExhausted = 8,
   kUnimplemented = 12,

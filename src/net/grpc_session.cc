@@ -111,7 +111,7 @@ class GrpcSession final : public Session {
 
   void receive(std::string_view bytes, Nanos now) override {
     start(now);
-    heard_at_ = now;
+    if (!bytes.empty()) heard_at_ = now;
     if (close) return;
     const ssize_t taken =
         nghttp2_session_mem_recv(h2_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
@@ -124,7 +124,9 @@ class GrpcSession final : public Session {
   }
 
   void finish() override { close = true; }
-  void sent() override { flush(); }
+  void sent() override {
+    if (paused) flush();
+  }
 
   // Told first to open no more streams, then which was the last to be served; those that cross the first on its way
   // are served all the same.

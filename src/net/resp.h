@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,11 +33,11 @@ class RespWriter {
   int version_;
 };
 
-// Answers one command later, from any thread, exactly once.
+// Answers one command later, from any thread, exactly once. Dropping it unanswered answers an error.
 class RespLater {
  public:
   virtual ~RespLater() = default;
-  virtual void send(const std::function<void(RespWriter&)>& write) = 0;
+  virtual void send(const std::function<void(RespWriter&)>& write) = 0;  // calls it before it returns
   [[nodiscard]] virtual bool abandoned() const noexcept = 0;
 };
 
@@ -63,7 +64,9 @@ class RespCommands {
 struct RespLimits {
   std::size_t max_args = 1024;
   std::size_t max_bulk = 64 << 10;      // of one argument
-  std::size_t max_command = 256 << 10;  // of all of them, and of an inline command
+  std::size_t max_command = 256 << 10;  // of all of them as sent
+  std::size_t max_line = 64 << 10;      // of an inline command, or of a line that announces a length
+  Nanos idle{0};                        // 0: for ever
 };
 
 [[nodiscard]] std::unique_ptr<Session> make_resp_session(std::unique_ptr<RespCommands> commands,

@@ -46,7 +46,9 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Takes in what has come, and answers what is complete into `out`. What is not complete it keeps. `now` is steady.
+  // Takes in what has come, and answers what is complete into `out`. What is not complete it keeps. `now` is steady, on
+  // SystemClock's timeline. Also called with nothing: once when the session takes a connection over, and when all of
+  // `out` has been sent while it is paused but not busy, so that it may go on with what it has kept.
   virtual void receive(std::string_view bytes, Nanos now) = 0;
   // The peer will send no more. Most protocols just close once everything is answered.
   virtual void finish() { close = true; }
@@ -54,6 +56,8 @@ class Session {
   virtual void drain() = 0;
   // All of `out` has been sent: whoever paused because the peer did not read may go on.
   virtual void sent() {}
+  // The peer has taken too long over a request. Whatever is written now is sent if the peer takes it at once.
+  virtual void timed_out() { close = true; }
   // Called about once a second.
   virtual void tick(Nanos /*now*/) {}
   // Whether a request has begun and not ended: its sender is given less time than one that is merely idle.

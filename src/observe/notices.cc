@@ -47,6 +47,15 @@ bool is_everyday(std::string_view kind) noexcept {
   return std::find(kEveryday.begin(), kEveryday.end(), kind) != kEveryday.end();
 }
 
+std::vector<std::string> notice_kinds() {
+  // The server's own; whoever tells another adds it here, so that webhooks can be asked for it.
+  std::vector<std::string> kinds{"store_trouble", "database_trouble"};
+  for (int kind = 0; kind <= static_cast<int>(engine::Event::Kind::kReload); ++kind) {
+    kinds.emplace_back(engine::to_string(static_cast<engine::Event::Kind>(kind)));
+  }
+  return kinds;
+}
+
 struct Notices::Impl {
   void push(Notice notice) {
     // Looked at first without the lock, so that a flood which is dropped anyway costs next to nothing.

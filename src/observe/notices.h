@@ -35,6 +35,9 @@ struct Notice {
 // "lease_expired". There may be very many of them.
 [[nodiscard]] bool is_everyday(std::string_view kind) noexcept;
 
+// All kinds there are: the engine's, and the server's own.
+[[nodiscard]] std::vector<std::string> notice_kinds();
+
 // Called by the notices' own thread, one notice at a time.
 class NoticeSink {
  public:

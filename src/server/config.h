@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/access.h"
@@ -26,6 +27,7 @@ struct Config {
   api::Auth auth = api::Auth::kLocal;
   std::vector<std::string> hosts;
   net::TlsFiles tls;
+  std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"
   std::size_t max_cells = 10'000'000;
   AtCap at_cap = AtCap::kRefuseNew;
   Nanos snapshot_every{std::chrono::minutes{1}};  // 0: only on shutdown
@@ -37,6 +39,10 @@ struct Config {
   std::size_t max_body = 1 << 20;
   Nanos idle{std::chrono::seconds{75}};
   Nanos request_within{std::chrono::seconds{10}};
+  std::vector<std::string> notes;  // accepted, but worth saying; one line each
+
+  // Where the database is.
+  [[nodiscard]] std::string database_path() const;
 };
 
 // Where values come from besides the defaults; later ones win.
@@ -45,10 +51,14 @@ struct ConfigSources {
   std::map<std::string, std::string> environment;  // HEADGATE_LISTEN_HTTP and so on; others are not looked at
   std::map<std::string, std::string> flags;        // "listen.http" → text; lists are separated by commas
 };
-// Everything wrong with it at once, one line each, with file, line and column where there is one.
+// Everything wrong with it at once, one line each, with file, line and column where there is one. Files and folders
+// that it names must exist, but for data and the database.
 [[nodiscard]] Result<Config> read_config(const ConfigSources& sources);
 // The HEADGATE_* variables of this process.
 [[nodiscard]] std::map<std::string, std::string> headgate_environment();
+// Whether the address can be reached from other machines, so that auth must be required. Anything that cannot be read
+// counts as such. For sockets that the service manager gives, ask with the address they really have.
+[[nodiscard]] bool is_open_address(std::string_view address);
 // As a document that read_config() takes, every key with what it does; secrets are left out.
 [[nodiscard]] std::string print_config(const Config& config);
 

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "server/server.h"
-#include "server/systemd.h"
 
 namespace headgate::server {
 
@@ -27,7 +26,12 @@ Result<void> run(const Config& config, const std::function<void(Server&)>& start
   ::signal(SIGPIPE, SIG_IGN);
   observe::set_up_log(config.log);
 
-  Result<std::unique_ptr<Server>> server = Server::start(config, inherited_sockets());
+  for (const std::string& note : config.notes)
+    observe::log(observe::LogLevel::kWarn, "configuration", {{"note", note}});
+
+  Result<std::vector<InheritedSocket>> inherited = inherited_sockets();
+  if (!inherited) return std::move(inherited).error();
+  Result<std::unique_ptr<Server>> server = Server::start(config, *inherited);
   if (!server) return std::move(server).error();
   started(**server);
   notify("READY=1");

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -61,12 +62,12 @@ class Running final : public Server {
   explicit Running(const Config& config) : config_(config) {}
   ~Running() override { stop(); }
 
-  Result<void> open(const Inherited& inherited) {
+  Result<void> open(const std::vector<InheritedSocket>& inherited) {
     if (Result<void> made = make_data(config_.data); !made) return made;
     Result<control::Descriptor> lock = lock_data(config_.data);
     if (!lock) return std::move(lock).error();
     lock_ = std::move(*lock);
-    Result<std::unique_ptr<state::Database>> database = state::Database::open(database_path());
+    Result<std::unique_ptr<state::Database>> database = state::Database::open(config_.database_path());
     if (!database) return std::move(database).error();
     database_ = std::move(*database);
 
@@ -151,7 +152,6 @@ class Running final : public Server {
   }
 
  private:
-  [[nodiscard]] std::string database_path() const { return config_.data + "/headgate.db"; }
   [[nodiscard]] std::string snapshot_path() const { return config_.data + "/cells.snapshot"; }
 
   void restore_cells() {
@@ -175,15 +175,19 @@ class Running final : public Server {
     }
   }
 
-  Result<void> listen(const Inherited& inherited, Nanos wall) {
+  Result<void> listen(const std::vector<InheritedSocket>& inherited, Nanos wall) {
     std::vector<net::Listener> listeners;
     const auto add = [&](const char* name, const std::string& address, const char* alpn, net::SessionMaker make) {
-      const auto given = inherited.find(name);
+      const auto given = std::find_if(inherited.begin(), inherited.end(),
+                                      [&](const InheritedSocket& socket) { return socket.name == name; });
       if (address == "off" && given == inherited.end()) return;
       net::Listener& listener = listeners.emplace_back();
       listener.name = name;
       listener.address = address;
-      if (given != inherited.end()) listener.inherited = given->second;
+      if (given != inherited.end()) {
+        listener.inherited = given->descriptor;
+        listener.address = given->address;
+      }
       listener.tls = config_.tls.enabled();
       listener.alpn = alpn;
       listener.make = std::move(make);
@@ -197,6 +201,13 @@ class Running final : public Server {
         [this](const net::Peer& peer) { return net::make_resp_session(api::make_resp_commands(service_, peer)); });
     add("grpc", config_.listen_grpc, "h2",
         [this](const net::Peer& peer) { return net::make_grpc_session(*ratelimit_, peer); });
+    for (const InheritedSocket& socket : inherited) {
+      if (config_.auth == api::Auth::kRequired || !is_open_address(socket.address)) continue;
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("the socket {} that was given for {} can be reached from other machines: set auth: required",
+                      socket.address, socket.name)};
+    }
     if (listeners.empty()) {
       return Error{ErrorCode::kInvalidArgument, "listen: at least one of http, resp and grpc must be on"};
     }
@@ -268,7 +279,7 @@ class Running final : public Server {
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::start(const Config& config, const Inherited& inherited) {
+Result<std::unique_ptr<Server>> Server::start(const Config& config, const std::vector<InheritedSocket>& inherited) {
   auto server = std::make_unique<Running>(config);
   if (Result<void> opened = server->open(inherited); !opened) return std::move(opened).error();
   return std::unique_ptr<Server>(std::move(server));

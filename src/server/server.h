@@ -1,24 +1,23 @@
 // The server: everything wired together, from the configuration to the sockets.
 #pragma once
 
-#include <atomic>
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headgate/result.h"
 #include "server/config.h"
+#include "server/systemd.h"
 
 namespace headgate::server {
-
-// Sockets that the service manager has opened for us: by listener, "http", "resp" or "grpc".
-using Inherited = std::map<std::string, int>;
 
 class Server {
  public:
   // Everything is read, opened and bound, or nothing is: an Error says what could not be. Then it serves.
-  [[nodiscard]] static Result<std::unique_ptr<Server>> start(const Config& config, const Inherited& inherited = {});
+  [[nodiscard]] static Result<std::unique_ptr<Server>> start(const Config& config,
+                                                             const std::vector<InheritedSocket>& inherited = {});
   virtual ~Server() = default;  // stops
 
   // Where a listener really is; empty: it is off.

@@ -1,0 +1,124 @@
+// headgate serve: the server.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/command.h"
+#include "headgate/version.h"
+#include "server/config.h"
+#include "server/server.h"
+
+namespace headgate::cli {
+
+namespace {
+
+constexpr const char* kHelp = R"(headgate serve: answer checks over HTTP, WebSocket, Redis and gRPC
+
+Every key of the configuration is also a variable: HEADGATE_LISTEN_HTTP for
+listen.http, HEADGATE_DATA for data. Options win over variables, and variables
+over the file; packaging/headgate.yaml has every key.
+
+Usage: headgate serve [OPTIONS]
+
+Options:
+  --config FILE       the configuration
+  --policies PATH     a file or folder of policies; may be given again
+                      (the built-in limits per tier)
+  --http ADDR         where to listen for HTTP and WebSocket, host:port; port 0
+                      picks one, off turns it off (127.0.0.1:7070)
+  --resp ADDR         the same for the Redis protocol (127.0.0.1:7379)
+  --grpc ADDR         the same for Envoy's rate limit service (127.0.0.1:7071)
+  --data DIR          where tokens, settings and cells are kept
+                      (./headgate-data)
+  --threads N         io threads; 0: one per core
+  --auth local|required
+                      local: asking needs no token, on loopback only;
+                      required: everything needs one
+  --set KEY=VALUE     any key of the configuration; may be given again
+  --print-config      print the configuration in effect, and end
+  -h, --help          print this
+
+Signals:
+  TERM, INT           drain and end
+  HUP                 read policies and certificates again
+  USR1                toggle the emergency throttle
+)";
+
+struct Options {
+  std::string config;
+  std::vector<std::string> policies;
+  std::string http;
+  std::string resp;
+  std::string grpc;
+  std::string data;
+  std::string threads;
+  std::string auth;
+  std::vector<std::string> settings;
+  bool print_config = false;
+};
+
+std::string banner(server::Server& server, const server::Config& config) {
+  std::string text = fmt::format("headgate {} is serving\n", HEADGATE_VERSION);
+  const std::string http = server.address("http");
+  const char* scheme = config.tls.enabled() ? "https" : "http";
+  if (!http.empty()) text += fmt::format("  http   {}://{}\n", scheme, http);
+  if (const std::string resp = server.address("resp"); !resp.empty()) text += fmt::format("  resp   {}\n", resp);
+  if (const std::string grpc = server.address("grpc"); !grpc.empty()) text += fmt::format("  grpc   {}\n", grpc);
+  text += fmt::format("  data   {} (the admin token is in {}/admin.token)\n", config.data, config.data);
+  if (!http.empty()) {
+    text +=
+        fmt::format("\nWatch it (this link signs you in, once, within ten minutes):\n  {}\n", server.sign_in_link());
+    const char* token = config.auth == api::Auth::kRequired ? " -H \"Authorization: Bearer $HEADGATE_TOKEN\"" : "";
+    text += fmt::format("\nTry a check:\n  curl -s{} -d '{}' {}://{}/v1/check\n", token,
+                        R"({"agent": "A", "operation": "CREATE_COMPONENT"})", scheme, http);
+  }
+  return text;
+}
+
+}  // namespace
+
+Command serve_command(CLI::App& parent) {
+  CLI::App* app = parent.add_subcommand("serve");
+  auto options = std::make_shared<Options>();
+  app->add_option("--config", options->config);
+  app->add_option("--policies", options->policies)->allow_extra_args(false);
+  app->add_option("--http", options->http);
+  app->add_option("--resp", options->resp);
+  app->add_option("--grpc", options->grpc);
+  app->add_option("--data", options->data);
+  app->add_option("--threads", options->threads);
+  app->add_option("--auth", options->auth);
+  app->add_option("--set", options->settings)->allow_extra_args(false);
+  app->add_flag("--print-config", options->print_config);
+  return {"serve", kHelp, app, [options] {
+            server::ConfigSources sources;
+            sources.file = options->config;
+            sources.environment = server::headgate_environment();
+            for (const std::string& setting : options->settings) {
+              const std::size_t equals = setting.find('=');
+              if (equals == std::string::npos) {
+                return not_understood(fmt::format("--set must be KEY=VALUE, got \"{}\"", setting), "serve");
+              }
+              sources.flags[setting.substr(0, equals)] = setting.substr(equals + 1);
+            }
+            const std::pair<const char*, const std::string*> flags[] = {
+                {"listen.http", &options->http}, {"listen.resp", &options->resp}, {"listen.grpc", &options->grpc},
+                {"data", &options->data},        {"threads", &options->threads},  {"auth", &options->auth}};
+            for (const auto& [key, value] : flags) {
+              if (!value->empty()) sources.flags[key] = *value;
+            }
+            if (!options->policies.empty())
+              sources.flags["policies"] = fmt::format("{}", fmt::join(options->policies, ","));
+            const Result<server::Config> config = server::read_config(sources);
+            if (!config) return failed(config.error().message);
+            if (options->print_config) return write(server::print_config(*config));
+            const Result<void> ended = server::run(*config, [&](server::Server& server) {
+              write(banner(server, *config));
+              std::fflush(stdout);
+            });
+            return ended ? kDone : failed(ended.error().message);
+          }};
+}
+
+}  // namespace headgate::cli

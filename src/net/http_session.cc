@@ -1,0 +1,299 @@
+#include <atomic>
+#include <utility>
+
+#include "net/byte_buffer.h"
+#include "net/http.h"
+#include "net/http_parser.h"
+#include "net/http_writer.h"
+#include "net/spare.h"
+
+namespace headgate::net {
+namespace {
+
+// No further request is answered while more than this waits to be sent.
+constexpr std::size_t kMaxWaiting = 1 << 20;
+// Parsers that hold more memory than this are not kept warm.
+constexpr std::size_t kMaxWarm = 64 << 10;
+
+HttpAnswer error_answer(int status, const std::string& body) {
+  HttpAnswer answer;
+  answer.status = status;
+  answer.body = body;
+  return answer;
+}
+
+// An answer that outlives the call it was given in.
+struct OwnedAnswer {
+  explicit OwnedAnswer(const HttpAnswer& answer)
+      : status(answer.status), content_type(answer.content_type), body(answer.body), headers(answer.headers) {}
+  [[nodiscard]] HttpAnswer view() const {
+    HttpAnswer answer;
+    answer.status = status;
+    answer.content_type = content_type;
+    answer.body = body;
+    answer.headers = headers;
+    return answer;
+  }
+  int status;
+  std::string content_type;
+  std::string body;
+  std::string headers;
+};
+
+class HttpSession final : public Session {
+ public:
+  HttpSession(HttpHandler& handler, const Peer& peer, const HttpLimits& limits)
+      : handler_(handler), peer_(peer), limits_(limits) {
+    idle_limit = limits.idle;
+  }
+  ~HttpSession() override { abandon(); }
+
+  void receive(std::string_view bytes, Nanos now) override;
+  void finish() override;
+  void drain() override;
+  void timed_out() override;
+  [[nodiscard]] bool midway() const noexcept override { return parser_ != nullptr && !paused && !close; }
+  [[nodiscard]] bool busy() const noexcept override { return asked_ != nullptr; }
+
+  // The answer to a request that was put off.
+  void answer_later(const std::shared_ptr<std::atomic<bool>>& asked, const HttpAnswer& answer);
+
+ private:
+  class Reply;
+  class Later;
+  enum class Answered : std::uint8_t { kNo, kYes, kLater, kTakenOver };
+
+  // Answers requests from `data` on, and returns how many bytes they were.
+  std::size_t answer_all(std::string_view data);
+  void answer_one();
+  void refuse(const Refusal& refusal);
+  void keep(std::string_view data, std::size_t used, bool own);
+  void drop_input() noexcept;
+  void put_away_parser() noexcept;
+  void write(const HttpAnswer& answer);
+  void abandon() noexcept {
+    if (asked_) asked_->store(true, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool stopped() const noexcept { return close || successor != nullptr || asked_ != nullptr; }
+
+  HttpHandler& handler_;
+  const Peer peer_;
+  const HttpLimits limits_;
+  Nanos now_{0};
+  ByteBuffer input_;                          // what has come and is not answered
+  std::unique_ptr<HttpParser> parser_;        // while a request is being read
+  std::shared_ptr<std::atomic<bool>> asked_;  // while an answer is to come from elsewhere; true: nobody waits for it
+  std::unique_ptr<Session> next_;             // until the request is done with
+  AnswerForm form_;                           // of the answer to the request at hand
+  Answered answered_ = Answered::kNo;
+  bool finishing_ = false;  // the peer sends no more
+  bool draining_ = false;   // the server wants no more
+};
+
+class HttpSession::Later final : public LaterReply {
+ public:
+  Later(std::shared_ptr<Link> link, std::shared_ptr<std::atomic<bool>> asked) noexcept
+      : link_(std::move(link)), asked_(std::move(asked)) {}
+  ~Later() override {
+    if (sent_) return;
+    const std::string body = error_body("unavailable", "the request was given up");
+    send(error_answer(503, body));
+  }
+  Later(const Later&) = delete;
+  Later& operator=(const Later&) = delete;
+
+  void send(const HttpAnswer& answer) override {
+    if (std::exchange(sent_, true) || !link_) return;
+    auto owned = std::make_shared<const OwnedAnswer>(answer);
+    link_->post([owned = std::move(owned), asked = asked_](Session& session) {
+      if (auto* http = dynamic_cast<HttpSession*>(&session)) http->answer_later(asked, owned->view());
+    });
+  }
+  [[nodiscard]] bool abandoned() const noexcept override { return asked_->load(std::memory_order_relaxed); }
+
+ private:
+  const std::shared_ptr<Link> link_;
+  const std::shared_ptr<std::atomic<bool>> asked_;
+  bool sent_ = false;
+};
+
+class HttpSession::Reply final : public HttpReply {
+ public:
+  explicit Reply(HttpSession& session) noexcept : session_(session) {}
+
+  void send(const HttpAnswer& answer) override {
+    if (session_.answered_ != Answered::kNo) return;
+    session_.answered_ = Answered::kYes;
+    session_.write(answer);
+  }
+  std::shared_ptr<LaterReply> later() override {
+    session_.answered_ = Answered::kLater;
+    session_.asked_ = std::make_shared<std::atomic<bool>>(false);
+    return std::make_shared<Later>(session_.link, session_.asked_);
+  }
+  void take_over(std::string_view head, std::unique_ptr<Session> successor) override {
+    session_.answered_ = Answered::kTakenOver;
+    session_.out += head;
+    session_.next_ = std::move(successor);
+  }
+
+ private:
+  HttpSession& session_;
+};
+
+void HttpSession::receive(std::string_view bytes, Nanos now) {
+  if (close || successor) return;
+  if (asked_) {
+    input_.append(bytes);  // the driver stops reading while we are paused, so this is one read's worth
+    return;
+  }
+  now_ = now;
+  paused = false;
+  const bool own = !input_.empty();
+  if (own) input_.append(bytes);
+  const std::string_view data = own ? input_.view() : bytes;
+  const std::size_t used = answer_all(data);
+  keep(data, used, own);
+  if (finishing_ && !paused) close = true;
+}
+
+std::size_t HttpSession::answer_all(std::string_view data) {
+  std::size_t used = 0;
+  while (used < data.size()) {
+    if (out.size() > kMaxWaiting) {
+      paused = true;
+      break;
+    }
+    if (!parser_) {
+      // Empty lines before a request are to be overlooked (RFC 9112, 2.2).
+      if (data[used] == '\r') {
+        if (used + 1 == data.size()) break;
+        if (data[used + 1] == '\n') {
+          used += 2;
+          continue;
+        }
+      }
+      parser_ = Spare<HttpParser>::take();
+      parser_->begin();
+    }
+    const HttpParser::Step step = parser_->parse(data.substr(used), limits_);
+    if (step == HttpParser::Step::kMore) {
+      if (parser_->wants_continue()) out += "HTTP/1.1 100 Continue\r\n\r\n";
+      break;
+    }
+    if (step == HttpParser::Step::kRefused) {
+      refuse(parser_->refusal());
+      break;
+    }
+    used += parser_->size();
+    answer_one();
+    put_away_parser();
+    if (next_) {
+      unread.assign(data.substr(used));
+      successor = std::move(next_);
+    }
+    if (stopped()) break;
+  }
+  return used;
+}
+
+void HttpSession::answer_one() {
+  HttpRequest request = parser_->request();
+  request.peer = &peer_;
+  request.now = now_;
+  const bool keep_alive = parser_->keep_alive() && !draining_;
+  form_.head_only = request.method == Method::kHead;
+  form_.close = !keep_alive;
+  form_.keep_alive = keep_alive && !parser_->is_1_1();
+  answered_ = Answered::kNo;
+  Reply reply(*this);
+  handler_.handle(request, reply);
+  switch (answered_) {
+    case Answered::kNo: {
+      const std::string body = error_body("internal", "the request was not answered");
+      write(error_answer(500, body));
+      break;
+    }
+    case Answered::kLater: paused = true; break;
+    case Answered::kYes:
+    case Answered::kTakenOver: break;
+  }
+}
+
+void HttpSession::write(const HttpAnswer& answer) {
+  write_answer(answer, form_, out);
+  if (form_.close) close = true;
+}
+
+void HttpSession::refuse(const Refusal& refusal) {
+  form_ = {};
+  form_.close = true;
+  const std::string body = error_body(refusal.code, refusal.message);
+  write(error_answer(refusal.status, body));
+}
+
+// Keeps what was not used; while nothing is, there is no buffer.
+void HttpSession::keep(std::string_view data, std::size_t used, bool own) {
+  if (close || successor || used == data.size()) {
+    drop_input();
+    return;
+  }
+  if (own) {
+    input_.erase(0, used);
+  } else {
+    input_.append(data.substr(used));
+  }
+  if (parser_) {
+    const HttpParser::Span span = parser_->droppable();
+    input_.erase(span.at, span.count);
+  }
+}
+
+void HttpSession::drop_input() noexcept {
+  input_.release();
+  if (parser_) put_away_parser();
+}
+
+void HttpSession::put_away_parser() noexcept {
+  if (parser_->weight() <= kMaxWarm) {
+    Spare<HttpParser>::give_back(std::move(parser_));
+  } else {
+    parser_.reset();
+  }
+}
+
+void HttpSession::answer_later(const std::shared_ptr<std::atomic<bool>>& asked, const HttpAnswer& answer) {
+  if (asked != asked_ || close) return;
+  asked_.reset();
+  if (draining_) form_.close = true;
+  if (form_.close) form_.keep_alive = false;
+  write(answer);
+  // What has come meanwhile is answered as soon as the driver has sent this.
+  paused = !close && !input_.empty();
+  if (close) drop_input();
+  if (finishing_ && !paused) close = true;
+}
+
+void HttpSession::finish() {
+  finishing_ = true;
+  abandon();
+  if (!paused) close = true;
+}
+
+void HttpSession::drain() {
+  draining_ = true;
+  if (!paused && !midway()) close = true;
+}
+
+void HttpSession::timed_out() {
+  if (midway()) refuse({408, "request_timeout", "the request took too long to arrive"});
+  close = true;
+}
+
+}  // namespace
+
+std::unique_ptr<Session> make_http_session(HttpHandler& handler, const Peer& peer, const HttpLimits& limits) {
+  return std::make_unique<HttpSession>(handler, peer, limits);
+}
+
+}  // namespace headgate::net

@@ -1,0 +1,369 @@
+#include "server/config_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "base/suggest.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "engine/check_json.h"
+#include "policy/number.h"
+
+namespace headgate::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMaxTextBytes = 4'096;
+constexpr std::size_t kMostItems = 1'000;
+
+std::string quoted(const std::string& text) {
+  std::string out;
+  engine::append_json_text(text, out);
+  return out;
+}
+
+std::string must_be(std::string_view what, const Value& value) {
+  return fmt::format("must be {}, got {}", what, value.shown);
+}
+
+// The one text of a value that is no list.
+const std::string* text_of(const Value& value) {
+  return !value.list && value.items.size() == 1 ? value.items.data() : nullptr;
+}
+
+bool is_fine(const std::string& text) { return text.size() <= kMaxTextBytes && base::is_plain_text(text); }
+
+template <class Member>
+ConfigKey text_key(std::string path, std::string doc, Member member) {
+  ConfigKey key;
+  key.path = std::move(path);
+  key.doc = std::move(doc);
+  key.set = [member](Config& config, const Value& value) -> std::string {
+    const std::string* text = text_of(value);
+    if (text == nullptr || !is_fine(*text)) return must_be("text", value);
+    member(config) = *text;
+    return "";
+  };
+  key.get = [member](const Config& config) { return quoted(member(config)); };
+  return key;
+}
+
+template <class Member>
+ConfigKey address_key(std::string path, std::string doc, Member member) {
+  ConfigKey key = text_key(std::move(path), std::move(doc), member);
+  key.set = [member](Config& config, const Value& value) -> std::string {
+    const std::string* text = text_of(value);
+    if (text == nullptr) return must_be("an address or off", value);
+    if (*text != "off") {
+      if (auto address = net::parse_address(*text); !address) return address.error().message;
+    }
+    member(config) = *text;
+    return "";
+  };
+  return key;
+}
+
+template <class Member>
+ConfigKey list_key(std::string path, std::string doc, Member member) {
+  ConfigKey key;
+  key.path = std::move(path);
+  key.doc = std::move(doc);
+  key.is_list = true;
+  key.set = [member](Config& config, const Value& value) -> std::string {
+    if (value.items.size() > kMostItems) {
+      return fmt::format("must be a list of at most {}, got {}", kMostItems, value.items.size());
+    }
+    for (const std::string& item : value.items) {
+      if (item.empty() || !is_fine(item)) return "must be a list of texts, none of them empty";
+    }
+    member(config) = value.items;
+    return "";
+  };
+  key.get = [member](const Config& config) {
+    std::string out = "[";
+    for (const std::string& item : member(config)) out += (out.size() > 1 ? ", " : "") + quoted(item);
+    return out + "]";
+  };
+  return key;
+}
+
+struct Bounds {
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+};
+template <class Member>
+ConfigKey whole_key(std::string path, std::string doc, Bounds bounds, Member member) {
+  ConfigKey key;
+  key.path = std::move(path);
+  key.doc = std::move(doc);
+  key.set = [member, bounds](Config& config, const Value& value) -> std::string {
+    const std::string* text = text_of(value);
+    const auto decimal = text != nullptr ? policy::parse_decimal(*text) : std::nullopt;
+    const auto number = decimal ? decimal->times(1) : std::nullopt;
+    if (!number || *number < bounds.least || *number > bounds.most) {
+      return must_be(fmt::format("a whole number from {} to {}", bounds.least, bounds.most), value);
+    }
+    auto& into = member(config);
+    into = static_cast<std::decay_t<decltype(into)>>(*number);
+    return "";
+  };
+  key.get = [member](const Config& config) { return fmt::format("{}", member(config)); };
+  return key;
+}
+
+struct Span {
+  Nanos least{0};
+  Nanos most{0};
+  bool or_zero = false;
+};
+template <class Member>
+ConfigKey duration_key(std::string path, std::string doc, Span span, Member member) {
+  ConfigKey key;
+  key.path = std::move(path);
+  key.doc = std::move(doc);
+  key.set = [member, span](Config& config, const Value& value) -> std::string {
+    const std::string* text = text_of(value);
+    const auto duration = text != nullptr ? policy::parse_duration(*text) : std::nullopt;
+    const bool fits =
+        duration && ((*duration >= span.least && *duration <= span.most) || (span.or_zero && *duration == Nanos{0}));
+    if (!fits) {
+      return must_be(fmt::format("{}a duration from {} to {}", span.or_zero ? "0 or " : "",
+                                 base::format_duration(span.least), base::format_duration(span.most)),
+                     value);
+    }
+    member(config) = *duration;
+    return "";
+  };
+  key.get = [member](const Config& config) {
+    return member(config) == Nanos{0} ? std::string("0s") : base::format_duration(member(config));
+  };
+  return key;
+}
+
+template <class Choice>
+struct Named {
+  std::string name;
+  Choice choice;
+};
+template <class Choice, class Member>
+ConfigKey choice_key(std::string path, std::string doc, std::vector<Named<Choice>> choices, Member member) {
+  ConfigKey key;
+  key.path = std::move(path);
+  key.doc = std::move(doc);
+  key.set = [member, choices](Config& config, const Value& value) -> std::string {
+    std::vector<std::string> names;
+    const std::string* text = text_of(value);
+    for (const auto& [name, choice] : choices) {
+      names.push_back(name);
+      if (text == nullptr || *text != name) continue;
+      member(config) = choice;
+      return "";
+    }
+    return must_be(fmt::format("{}", fmt::join(names, " or ")), value) +
+           (text != nullptr ? base::did_you_mean(*text, names) : "");
+  };
+  key.get = [member, choices](const Config& config) {
+    const auto found =
+        std::find_if(choices.begin(), choices.end(), [&](const auto& named) { return named.choice == member(config); });
+    return found != choices.end() ? found->name : choices.front().name;
+  };
+  return key;
+}
+
+// Only what this build has; what others have is refused by its name.
+ConfigKey store_kind_key() {
+  ConfigKey key;
+  key.path = "store.kind";
+  key.doc = "Where cells are kept: memory.";
+  key.set = [](Config&, const Value& value) -> std::string {
+    const std::string* text = text_of(value);
+    if (text != nullptr && *text == "memory") return "";
+    if (text != nullptr && *text == "redis") return "redis is not in this build; memory is";
+    return must_be("memory", value);
+  };
+  key.get = [](const Config&) { return "memory"; };
+  return key;
+}
+
+ConfigKey database_key() {
+  ConfigKey key = text_key(
+      "database",
+      "Where tokens, settings, policy versions and the audit log are kept: sqlite (headgate.db under data), or\n"
+      "sqlite:/path/file.db.",
+      [](auto& config) -> auto& { return config.database; });
+  const auto set_text = key.set;
+  key.set = [set_text](Config& config, const Value& value) -> std::string {
+    const std::string* text = text_of(value);
+    if (text != nullptr && (text->starts_with("postgres:") || text->starts_with("postgresql:"))) {
+      return "postgres is not in this build; sqlite is";  // and its password is not for messages
+    }
+    if (text == nullptr || (*text != "sqlite" && !(text->starts_with("sqlite:") && text->size() > 7))) {
+      return must_be("sqlite or sqlite:/path/file.db", value);
+    }
+    return set_text(config, value);
+  };
+  return key;
+}
+
+ConfigKey webhook_url_key() {
+  ConfigKey key = text_key(
+      "webhook.url", "Notices are posted there as JSON: http:// or https://. Empty: nowhere.",
+      [](auto& config) -> auto& { return config.webhook.url; });
+  const auto set_text = key.set;
+  key.set = [set_text](Config& config, const Value& value) -> std::string {
+    const std::string* text = text_of(value);
+    if (text != nullptr && !text->empty() && !text->starts_with("http://") && !text->starts_with("https://")) {
+      return "must begin with http:// or https://";  // the rest may hold a password
+    }
+    return set_text(config, value);
+  };
+  return key;
+}
+
+#define HEADGATE_MEMBER(name) ([](auto& config) -> auto& { return config.name; })
+
+std::vector<ConfigKey> make_keys() {
+  using observe::LogFormat;
+  using observe::LogLevel;
+  std::vector<ConfigKey> keys;
+  const auto add = [&](ConfigKey key) { keys.push_back(std::move(key)); };
+
+  add(address_key("listen.http", "HTTP, WebSocket and the dashboard.", HEADGATE_MEMBER(listen_http)));
+  add(address_key("listen.resp", "The Redis protocol.", HEADGATE_MEMBER(listen_resp)));
+  add(address_key("listen.grpc", "gRPC: Envoy's rate limit service.", HEADGATE_MEMBER(listen_grpc)));
+  add(text_key("data", "The folder for the database, the snapshot of cells and admin.token. Made if it is not there.",
+               HEADGATE_MEMBER(data)));
+  add(list_key("policies",
+               "Policy files and folders, read together and watched for changes. Empty: the built-in limits per tier.",
+               HEADGATE_MEMBER(policies)));
+  add(whole_key("threads", "How many threads serve. 0: one per core.", {0, 256}, HEADGATE_MEMBER(threads)));
+  add(choice_key<api::Auth>(
+      "auth", "local: asking needs no token, managing does; for loopback only. required: every call needs a token.",
+      {{"local", api::Auth::kLocal}, {"required", api::Auth::kRequired}}, HEADGATE_MEMBER(auth)));
+  add(list_key(
+      "hosts",
+      "Names that browsers may call this server by, besides localhost and IP addresses, and sites whose pages\n"
+      "may ask it: gate.example.com, dash.example.com:8443.",
+      HEADGATE_MEMBER(hosts)));
+
+  add(text_key("tls.cert", "The certificate with its chain, in PEM. Empty: no TLS.", HEADGATE_MEMBER(tls.cert)));
+  add(text_key("tls.key", "Its key, in PEM.", HEADGATE_MEMBER(tls.key)));
+  add(text_key("tls.client_ca",
+               "Clients must have a certificate signed by one of these, in PEM; its common name is the agent where a\n"
+               "token is required and none is given. Empty: clients need no certificate.",
+               HEADGATE_MEMBER(tls.client_ca)));
+
+  add(store_kind_key());
+  add(whole_key("store.max_cells", "How many cells there may be.", {1, 1'000'000'000}, HEADGATE_MEMBER(max_cells)));
+  add(choice_key<AtCap>(
+      "store.at_cap", "When there are as many: refuse_new denies keys not seen before, evict_oldest forgets others.",
+      {{"refuse_new", AtCap::kRefuseNew}, {"evict_oldest", AtCap::kEvictOldest}}, HEADGATE_MEMBER(at_cap)));
+  add(database_key());
+  add(duration_key("snapshot.every", "How often cells are written to disk, besides on shutdown. 0: only then.",
+                   {1s, 24h, true}, HEADGATE_MEMBER(snapshot_every)));
+  add(choice_key<bool>("load.sensors", "Whether this machine's own load scales the limits of adaptive policies.",
+                       {{"true", true}, {"false", false}}, HEADGATE_MEMBER(sensors)));
+
+  add(choice_key<LogLevel>("log.level", "debug, info, warn, error or off.",
+                           {{"debug", LogLevel::kDebug},
+                            {"info", LogLevel::kInfo},
+                            {"warn", LogLevel::kWarn},
+                            {"error", LogLevel::kError},
+                            {"off", LogLevel::kOff}},
+                           HEADGATE_MEMBER(log.level)));
+  add(choice_key<LogFormat>("log.format", "text for people, json for programs.",
+                            {{"text", LogFormat::kText}, {"json", LogFormat::kJson}}, HEADGATE_MEMBER(log.format)));
+
+  add(webhook_url_key());
+  ConfigKey secret = text_key("webhook.secret",
+                              "Signs each post: X-Headgate-Signature is sha256= and the HMAC-SHA256, in hexadecimal,\n"
+                              "of X-Headgate-Timestamp, a dot and the body. Better given as a variable.",
+                              HEADGATE_MEMBER(webhook.secret));
+  secret.is_secret = true;
+  add(std::move(secret));
+  add(list_key("webhook.kinds",
+               "Which notices: escalation, sustained_abuse, emergency, ... Empty: all but those that single checks\n"
+               "bring about (violation, exceeded, monitored, warning, lease_expired).",
+               HEADGATE_MEMBER(webhook.kinds)));
+  add(whole_key("webhook.attempts", "How often a post is tried, with 1s, 2s, 4s, ... between.", {1, 20},
+                HEADGATE_MEMBER(webhook.attempts)));
+  add(duration_key("webhook.timeout", "How long one attempt may take.", {1ms, 5min}, HEADGATE_MEMBER(webhook.timeout)));
+
+  add(duration_key("drain", "How long open requests are given to end when the server stops.", {0s, 10min},
+                   HEADGATE_MEMBER(drain_within)));
+  add(whole_key("limits.connections", "How many connections may be open at a time; further ones are closed at once.",
+                {1, 1'000'000}, HEADGATE_MEMBER(max_connections)));
+  add(whole_key("limits.body", "The longest body of an HTTP request, in bytes.", {1'024, 64 << 20},
+                HEADGATE_MEMBER(max_body)));
+  add(duration_key("limits.idle", "A connection without a request for so long is closed.", {1s, 1h},
+                   HEADGATE_MEMBER(idle)));
+  add(duration_key("limits.request", "A request must have come whole within this time of its first byte.",
+                   {100ms, 5min}, HEADGATE_MEMBER(request_within)));
+  return keys;
+}
+
+#undef HEADGATE_MEMBER
+
+struct SectionDoc {
+  std::string_view name;
+  std::string_view doc;
+};
+constexpr std::array<SectionDoc, 8> kSections{{
+    {"listen",
+     "Addresses to listen on: host:port (port 0 picks one), [::1]:port, unix:/path, or off for not at all.\n"
+     "Any that other machines can reach needs auth: required."},
+    {"tls", "TLS, on every listener."},
+    {"store", "Cells: what has been used of each limit by each key."},
+    {"snapshot", "Cells on disk, so that a restart forgets nothing."},
+    {"load", "What limits may follow."},
+    {"log", "The log, on standard error."},
+    {"webhook", "What others should hear of."},
+    {"limits", "What one client can take from the others."},
+}};
+
+}  // namespace
+
+std::string ConfigKey::section() const {
+  const std::size_t dot = path.find('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+std::string ConfigKey::name() const {
+  const std::size_t dot = path.find('.');
+  return dot == std::string::npos ? path : path.substr(dot + 1);
+}
+
+std::string ConfigKey::variable() const {
+  std::string name = "HEADGATE_";
+  for (const char c : path) name += c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+std::span<const ConfigKey> config_keys() {
+  static const std::vector<ConfigKey> kKeys = make_keys();
+  return kKeys;
+}
+
+std::string_view section_doc(std::string_view section) noexcept {
+  for (const SectionDoc& each : kSections) {
+    if (each.name == section) return each.doc;
+  }
+  return {};
+}
+
+std::string_view why_not(std::string_view path) noexcept {
+  if (path == "durability") {
+    return "there is nothing to choose: what operators set is on disk before it is answered, and cells are as fresh "
+           "after a crash as snapshot.every has them";
+  }
+  if (path == "store.url" || path == "store.prefix" || path == "store.deadline") {
+    return "it belongs to store.kind: redis, which is not in this build";
+  }
+  return {};
+}
+
+}  // namespace headgate::server
