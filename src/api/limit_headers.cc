@@ -25,10 +25,15 @@ std::int64_t seconds_rounded_up(Nanos span) noexcept { return (span.count() + kN
 
 // A structured-field string: printable ASCII only, with quotes and backslashes escaped. Ids need neither.
 void append_string(std::string_view text, std::string& out) {
+  const auto plain = [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; };
   out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c >= 0x20 && c < 0x7F ? c : '?';
+  if (std::all_of(text.begin(), text.end(), plain)) {
+    out += text;
+  } else {
+    for (const char c : text) {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c >= 0x20 && c < 0x7F ? c : '?';
+    }
   }
   out += '"';
 }

@@ -278,7 +278,11 @@ Policies::Changed Policies::put(const std::string& id, const std::string& text, 
   if (!tree.flaws.empty()) {
     Changed changed;
     for (const policy::Flaw& flaw : tree.flaws) {
-      changed.problems.push_back({{file_of(id), flaw.line, flaw.column}, flaw.message});
+      Problem& problem = changed.problems.emplace_back();
+      problem.place.file = file_of(id);
+      problem.place.line = flaw.line;
+      problem.place.column = flaw.column;
+      problem.message = flaw.message;
     }
     return changed;
   }
@@ -359,7 +363,9 @@ policy::ReadResult Policies::validate(const std::string& text) {
   policy::ReadResult result = policy::read_text(text, "document");
   if (!result.ok()) return result;
   if (const std::optional<Error> error = too_many_units(result.document)) {
-    result.problems.push_back({{"document", 0, 0}, error->message});
+    Problem& problem = result.problems.emplace_back();
+    problem.place.file = "document";
+    problem.message = error->message;
   }
   return result;
 }

@@ -20,10 +20,24 @@ void append_key(std::string_view key, std::string& out) {
   out += "\":";
 }
 
+void append_integer(std::int64_t number, std::string& out) {
+  std::array<char, 24> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+  out.append(text.data(), end);
+}
+
 void append_millis(std::string_view key, Nanos span, std::string& out) {
   append_key(key, out);
-  fmt::format_to(std::back_inserter(out), "{}", millis_rounded_up(span));
+  append_integer(millis_rounded_up(span), out);
 }
+
+// Which bytes JSON text may not have as they are.
+constexpr std::array<bool, 256> kEscaped = [] {
+  std::array<bool, 256> escaped{};
+  for (std::size_t c = 0; c < 0x20; ++c) escaped[c] = true;
+  escaped[0x7F] = escaped['"'] = escaped['\\'] = true;
+  return escaped;
+}();
 
 void append_policy_ids(const CheckDecision& decision, std::string& out) {
   append_key("policy_ids", out);
@@ -97,24 +111,25 @@ void MessageReader::append_id(std::string& out) const {
 void append_json_text(std::string_view text, std::string& out) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   out += '"';
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    switch (c) {
+  std::size_t begin = 0;  // of what has not been written yet; most text is written in one piece
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (!kEscaped[byte]) continue;
+    out.append(text, begin, i - begin);
+    begin = i + 1;
+    switch (text[i]) {
       case '"': out += "\\\""; break;
       case '\\': out += "\\\\"; break;
       case '\n': out += "\\n"; break;
       case '\r': out += "\\r"; break;
       case '\t': out += "\\t"; break;
       default:
-        if (byte >= 0x20 && byte != 0x7F) {
-          out += c;
-        } else {
-          out += "\\u00";
-          out += kDigits[byte >> 4];
-          out += kDigits[byte & 15];
-        }
+        out += "\\u00";
+        out += kDigits[byte >> 4];
+        out += kDigits[byte & 15];
     }
   }
+  out.append(text, begin);
   out += '"';
 }
 
