@@ -51,10 +51,10 @@ def get(port, path, agent=None):
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"X-Agent": agent} if agent else {})
     try:
         with urllib.request.urlopen(request, timeout=harness.PATIENCE) as answer:
-            return answer.status, dict(answer.headers), answer.read().decode()
+            return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
-            return error.code, dict(error.headers), error.read().decode()
+            return error.code, error.headers, error.read().decode()
 
 
 class Gateway(unittest.TestCase):

@@ -57,7 +57,8 @@ class Program:
         self.process = subprocess.Popen([str(part) for part in command], cwd=cwd, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True)
         self.said = []
-        threading.Thread(target=lambda: self.said.extend(self.process.stderr), daemon=True).start()
+        self.reader = threading.Thread(target=lambda: self.said.extend(self.process.stderr), daemon=True)
+        self.reader.start()
         wait_until(lambda: self.process.poll() is not None or listens(port), f"{command[0]} on port {port}")
         if self.process.poll() is not None:
             raise AssertionError(f"{command[0]} ended: {''.join(self.said)}")
@@ -68,6 +69,8 @@ class Program:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait(PATIENCE)
+        self.reader.join(PATIENCE)
+        self.process.stderr.close()
 
 
 class Answer:

@@ -261,7 +261,7 @@ class Managing(unittest.TestCase):
         wrong = self.manage("POST", "/api/admin/policies/validate", {"text": "policies:\n  - {id: only, limt: 1/60s}\n"})
         self.assertFalse(wrong["ok"])
         self.assertEqual(wrong["problems"][0]["line"], 2)
-        self.assertIn("did you mean", wrong["problems"][0]["message"])
+        self.assertIn("did you mean", " ".join(problem["message"] for problem in wrong["problems"]))
         refused = self.server.manage("PUT", "/api/admin/policies", "policies: [{id: x}]")
         self.assertEqual(refused.status, 400)
         self.manage("PUT", "/api/admin/policies", document, headers={"Content-Type": "application/yaml"})
