@@ -10,14 +10,15 @@
 //   taskset -c 1 redis-benchmark -p 7179 -c 50 -n 500000 CL.THROTTLE key 15 30 60 1
 //
 // (redis-benchmark asks two things at once when it begins, which the floor does not notice: compare RESP with
-// redis-server instead) and divide the server's CPU time, which it prints when it is told to end (SIGINT), by the requests answered.
+// redis-server instead) and divide the server's CPU time, which it prints when it is told to end (SIGINT), by the
+// requests answered.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <atomic>
 #include <cstdio>

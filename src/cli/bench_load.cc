@@ -114,6 +114,8 @@ Result<LoadResult> run_load(const LoadPlan& plan, const BenchRequest& request, c
   const Nanos start = bench_now();
   std::vector<std::unique_ptr<BenchWorker>> workers;
   std::vector<std::thread> pool;
+  workers.reserve(static_cast<std::size_t>(threads));
+  pool.reserve(static_cast<std::size_t>(threads));
   for (int i = 0; i < threads; ++i) workers.push_back(std::make_unique<BenchWorker>(plan, request, i, threads, start));
   for (const auto& worker : workers) {
     pool.emplace_back([&, each = worker.get()] {

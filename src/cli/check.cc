@@ -56,7 +56,7 @@ struct Options {
 std::string span(double milliseconds) { return span_text(Nanos{static_cast<std::int64_t>(milliseconds * 1e6)}); }
 
 std::string policies_text(const Fields& decision) {
-  if (const std::string denied_by = decision.text("policy_id"); !denied_by.empty()) return denied_by;
+  if (decision.has("policy_id")) return decision.text("policy_id");
   return fmt::format("{}", fmt::join(decision.texts("policy_ids"), ", "));
 }
 

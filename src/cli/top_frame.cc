@@ -160,16 +160,18 @@ class Frame {
         fmt::format("p50 {}, p99 {}", latency_text(overview.p50_us), latency_text(overview.p99_us));
     if (wide) {
       add(line().add(
-          fmt::format("cells {} of {}   connections {}   leases {}   waiting {}   {}", short_count(overview.cells),
+          fmt::format("cells {} of {}   connections {}   leases {}   waiting {}", short_count(overview.cells),
                       short_count(overview.max_cells), short_count(overview.http + overview.resp + overview.grpc),
-                      short_count(overview.leases), short_count(overview.waiting), latency),
+                      short_count(overview.leases), short_count(overview.waiting)),
           ink(Ink::kPlain)));
     } else {
       add(line().add(fmt::format("cells {}   {}", short_count(overview.cells), latency), ink(Ink::kPlain)));
     }
     Line state = line();
     state.add("load " + load_text(overview), strained);
-    if (!wide) {
+    if (wide) {
+      state.add("   " + latency, ink(Ink::kPlain));
+    } else {
       add(state);
       state = line();
     }
@@ -194,7 +196,7 @@ class Frame {
   // The rate, its last minute, and how many in all.
   void rate(const char* name, double per_second, std::uint64_t total, const std::vector<double>& history, Ink shade) {
     const std::string now = fmt::format("{:>9}/s ", rate_text(per_second));
-    const std::string all = fmt::format("  {} in all", short_count(total));
+    const std::string all = fmt::format("{:>7} in all", short_count(total));
     Line row = line();
     row.add(fitted(name, static_cast<std::size_t>(kSparkRoom)) + now, ink(Ink::kPlain));
     const bool total_fits = row.left() > all.size() + kMinute / 2;

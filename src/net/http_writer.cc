@@ -1,6 +1,6 @@
 #include "net/http_writer.h"
 
-#include <time.h>
+#include <ctime>
 
 #include <array>
 #include <charconv>

@@ -1,8 +1,8 @@
 #include "net/worker.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
+#include <csignal>
 
 #include <array>
 #include <cerrno>

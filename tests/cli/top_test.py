@@ -108,11 +108,12 @@ class Top(unittest.TestCase):
         live = self.live()
         live.process.send_signal(signal.SIGTSTP)
         deadline = time.monotonic() + 30
-        while not live.seen.rstrip().endswith(LEAVE) and time.monotonic() < deadline:
-            live.read(0.2)
-        self.assertEqual(termios.tcgetattr(live.theirs), live.before)
         while "State:\tT" not in pathlib.Path(f"/proc/{live.process.pid}/status").read_text():
             self.assertLess(time.monotonic(), deadline)
+            live.read(0.01)
+        live.read(0)
+        self.assertTrue(live.seen.rstrip().endswith(LEAVE))
+        self.assertEqual(termios.tcgetattr(live.theirs), live.before)
         live.process.send_signal(signal.SIGCONT)
         live.wait_for("builder")
         live.press("q")
