@@ -42,9 +42,13 @@ bool same_text(std::string_view text, std::string_view lower_case) noexcept {
          std::equal(text.begin(), text.end(), lower_case.begin(), [](char a, char b) { return lower(a) == b; });
 }
 
+// Or what is read as such.
 bool is_json_type(std::string_view content_type) noexcept {
   const std::string_view type = media_type(content_type);
   if (same_text(type, "application/json")) return true;
+  // What `curl -d` says unless it is told otherwise. A form of another site cannot pass for it: browsers name their
+  // origin.
+  if (same_text(type, "application/x-www-form-urlencoded")) return true;
   constexpr std::string_view kSuffix = "+json";
   return type.size() > kSuffix.size() && same_text(type.substr(type.size() - kSuffix.size()), kSuffix);
 }

@@ -114,10 +114,19 @@ TEST(CheckApi, TakesOnlyJsonIfATypeIsNamed) {
   const std::string body = R"({"operation":"op"})";
   EXPECT_EQ(server.check(body, {{"Content-Type", "application/json; charset=utf-8"}}).status, 200);
   EXPECT_EQ(server.check(body, {{"Content-Type", "Application/JSON"}}).status, 200);
-  const Answer refused = server.check(body, {{"Content-Type", "application/x-www-form-urlencoded"}});
+  EXPECT_EQ(server.check(body, {{"Content-Type", "application/x-www-form-urlencoded"}}).status, 200);  // curl -d
+  const Answer refused = server.check(body, {{"Content-Type", "text/plain"}});
   EXPECT_EQ(refused.status, 415);
   EXPECT_EQ(refused.body, R"({"error":"unsupported_media_type","message":"Content-Type must be application/json, got )"
-                          R"(\"application/x-www-form-urlencoded\""})");
+                          R"(\"text/plain\""})");
+}
+
+TEST(CheckApi, FormOfAnotherSiteIsRefused) {
+  ApiServer server;
+  const Answer answer = server.check(R"({"operation":"op"})", {{"Content-Type", "application/x-www-form-urlencoded"},
+                                                               {"Origin", "https://evil.example"}});
+  EXPECT_EQ(answer.status, 403);
+  EXPECT_EQ(answer.json()["error"], "bad_origin");
 }
 
 TEST(CheckApi, EchoesAnIdOnlyIfItIsSane) {
