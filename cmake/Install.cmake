@@ -1,4 +1,5 @@
-# What `cmake --install` gives: headers, the library, a CMake package, a pkg-config file and the headgate command.
+# What `cmake --install` gives: headers, the library, a CMake package, a pkg-config file and the headgate command
+# with its manual and its completions.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/headgate)
@@ -7,6 +8,22 @@ install(TARGETS headgate EXPORT headgateTargets INCLUDES DESTINATION ${CMAKE_INS
 install(EXPORT headgateTargets NAMESPACE headgate:: DESTINATION ${package_dir})
 if(TARGET headgate_cli)
   install(TARGETS headgate_cli)
+  # The command itself writes them, so they cannot say anything else than it does.
+  set(made_dir ${PROJECT_BINARY_DIR}/made)
+  install(CODE "
+    file(MAKE_DIRECTORY ${made_dir})
+    foreach(made IN ITEMS headgate.1:help,--man headgate:completions,bash _headgate:completions,zsh
+        headgate.fish:completions,fish)
+      string(REGEX REPLACE \":.*\" \"\" name \${made})
+      string(REGEX REPLACE \".*:\" \"\" arguments \${made})
+      string(REPLACE \",\" \";\" arguments \${arguments})
+      execute_process(COMMAND $<TARGET_FILE:headgate_cli> \${arguments} OUTPUT_FILE ${made_dir}/\${name}
+        COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()")
+  install(FILES ${made_dir}/headgate.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${made_dir}/headgate DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${made_dir}/_headgate DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${made_dir}/headgate.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
 # A static library hands its own needs on to whoever links it, who may be a C program; a shared one has met them already.

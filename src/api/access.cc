@@ -90,7 +90,7 @@ bool any_session_cookie(const net::HttpRequest& request, Visit visit) {
 
 // Whoever has one IPv6 address has 2^64 of them.
 std::string limited_as(std::string_view ip) {
-  const std::string text(ip.substr(0, INET6_ADDRSTRLEN));
+  std::string text(ip.substr(0, INET6_ADDRSTRLEN));
   in6_addr six{};
   if (::inet_pton(AF_INET6, text.c_str(), &six) != 1 || IN6_IS_ADDR_V4MAPPED(&six)) return text;
   std::fill(six.s6_addr + 8, six.s6_addr + 16, std::uint8_t{0});

@@ -1,4 +1,5 @@
-// One command of the command line, and what all of them share. Exit codes: 0 done, 1 could not, 2 was not understood.
+// One command of the command line, and what all of them share. Exit codes: 0 done, 1 could not, 2 was not understood,
+// 3 was denied.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,7 +17,10 @@ namespace headgate::cli {
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kUsage = 2;
+inline constexpr int kNotAllowed = 3;
 
+// `help` is the one place where a command is described: the list of commands, completions and the manual are made from
+// it (see catalogue.h for its form).
 struct Command {
   std::string path;  // "policy validate"
   const char* help;
@@ -26,12 +30,24 @@ struct Command {
 
 // Each command adds itself, under its parent, and keeps what it was told in what it returns.
 [[nodiscard]] Command serve_command(CLI::App& parent);
-[[nodiscard]] Command demo_command(CLI::App& parent);
+[[nodiscard]] Command check_command(CLI::App& parent);
+[[nodiscard]] Command status_command(CLI::App& parent);
+[[nodiscard]] Command top_command(CLI::App& parent);
+[[nodiscard]] Command bench_command(CLI::App& parent);
+[[nodiscard]] Command emergency_on_command(CLI::App& parent);
+[[nodiscard]] Command emergency_off_command(CLI::App& parent);
+[[nodiscard]] Command emergency_status_command(CLI::App& parent);
+[[nodiscard]] Command token_create_command(CLI::App& parent);
+[[nodiscard]] Command token_list_command(CLI::App& parent);
+[[nodiscard]] Command token_revoke_command(CLI::App& parent);
 [[nodiscard]] Command policy_validate_command(CLI::App& parent);
 [[nodiscard]] Command policy_list_command(CLI::App& parent);
 [[nodiscard]] Command policy_explain_command(CLI::App& parent);
+[[nodiscard]] Command policy_versions_command(CLI::App& parent);
+[[nodiscard]] Command policy_rollback_command(CLI::App& parent);
 [[nodiscard]] Command simulate_command(CLI::App& parent);
 [[nodiscard]] Command tune_command(CLI::App& parent);
+[[nodiscard]] Command demo_command(CLI::App& parent);
 
 // To standard output; kFailed, with a message, if that does not take it.
 int write(std::string_view text);

@@ -5,49 +5,57 @@
 #include <cstdio>
 
 #include "base/suggest.h"
+#include "cli/catalogue.h"
 #include "cli/command.h"
 #include "headgate/version.h"
 
 namespace headgate::cli {
 namespace {
 
-constexpr const char* kHelp = R"(headgate: rate limits for AI agents
+constexpr const char* kTitle = R"(headgate: rate limits for AI agents
 
 Usage: headgate COMMAND [OPTIONS]
-
-Commands:
-  serve            answer checks over HTTP, WebSocket, Redis and gRPC
-  policy validate  what is wrong with policies, and where
-  policy list      policies as a table
-  policy explain   what each policy makes of one check
-  simulate         replay a trace against policies, in virtual time
-  tune             limits proposed from observed use
-  demo             show how each strategy treats a burst, as a timeline
-  version          print the version
-  help [COMMAND]   print this, or a command's own help
-
-Options:
-  -h, --help       print this
-  --version        print the version
-
-"headgate help simulate" says more about simulating.
 )";
 
-constexpr const char* kPolicyHelp = R"(headgate policy: look at policies before they are in force
+constexpr const char* kAfterCommands = R"(
+Options:
+  -h, --help        print this; after a command, its own help
+  --version         print the version
 
-Usage: headgate policy COMMAND [OPTIONS]
+Environment:
+  HEADGATE_URL      the server that commands ask (http://127.0.0.1:7070)
+  HEADGATE_TOKEN    the token that they show it
+  HEADGATE_DATA     where a server on this machine keeps its admin token
+                    (./headgate-data), used if no other token is given
+  NO_COLOR          if it is set, nothing is coloured
 
-Commands:
-  validate  what is wrong with policies, and where
-  list      policies as a table
-  explain   what each policy makes of one check
+Exit code: 0 done, 1 could not, 2 was not understood, 3 was denied.
+)";
 
-"headgate policy explain --help" says more about explaining.
+constexpr const char* kCompletionsHelp = R"(headgate completions: completions for bash, zsh or fish
+
+Prints a script that lets the shell complete commands and options:
+
+  source <(headgate completions bash)
+                      in ~/.bashrc, or into the directory
+                      ~/.local/share/bash-completion/completions/ as headgate
+  source <(headgate completions zsh)
+                      in ~/.zshrc after compinit, or as _headgate in a
+                      directory of $fpath
+  headgate completions fish | source
+                      in config.fish, or as headgate.fish in
+                      ~/.config/fish/completions/
+
+Usage: headgate completions bash|zsh|fish
+
+Options:
+  -h, --help          print this
 )";
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names{"--help"};
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
@@ -60,35 +68,60 @@ int unexpected(const CLI::App& app, const std::string& argument, std::string_vie
                         command);
 }
 
+std::string entry(std::string_view name, std::string_view about) { return fmt::format("  {:<16}  {}\n", name, about); }
+
 class Program {
  public:
   Program() {
     app_.allow_extras();
     app_.require_subcommand(0, 1);
     app_.add_flag("--version", wants_version_);
+
+    section("The server");
     add(serve_command(app_));
-    policy_ = app_.add_subcommand("policy");
-    policy_->allow_extras();
-    policy_->require_subcommand(0, 1);
-    add(policy_validate_command(*policy_));
-    add(policy_list_command(*policy_));
-    add(policy_explain_command(*policy_));
+    add(status_command(app_));
+    add(top_command(app_));
+    section("Asking it");
+    add(check_command(app_));
+    add(bench_command(app_));
+    section("Managing it");
+    CLI::App& emergency = parent("emergency", "the emergency throttle: on, off, or how it stands");
+    add(emergency_on_command(emergency));
+    add(emergency_off_command(emergency));
+    add(emergency_status_command(emergency));
+    CLI::App& token = parent("token", "credentials of those who ask and manage");
+    add(token_create_command(token));
+    add(token_list_command(token));
+    add(token_revoke_command(token));
+    section("Policies");
+    CLI::App& policy = parent("policy", "policies, before they are in force and while they are");
+    add(policy_validate_command(policy));
+    add(policy_list_command(policy));
+    add(policy_explain_command(policy));
+    add(policy_versions_command(policy));
+    add(policy_rollback_command(policy));
     add(simulate_command(app_));
     add(tune_command(app_));
+    section("Others");
     add(demo_command(app_));
+    add(completions_command());
     version_ = app_.add_subcommand("version");
     version_->allow_extras();
     help_ = app_.add_subcommand("help");
     help_->allow_extras();
     help_->add_option("topic", topic_)->expected(0, 2);
+    help_->add_flag("--man", wants_manual_)->group("");
+    listing_ += entry("version", "print the version") + entry("help [COMMAND]", "print this, or a command's own help");
+    help_text_ = kTitle + listing_ + kAfterCommands;
   }
 
   int run(int argc, char** argv) {
     try {
       app_.parse(argc, argv);
     } catch (const CLI::CallForHelp&) {
-      const Command* command = chosen();
-      return write(command != nullptr ? command->help : policy_->parsed() ? kPolicyHelp : kHelp);
+      if (const Command* command = chosen()) return write(command->help);
+      const Parent* above = chosen_parent();
+      return write(above != nullptr ? parent_help(*above) : help_text_);
     } catch (const CLI::ParseError& error) {
       const Command* command = chosen();
       return not_understood(error.what(), command == nullptr ? "" : command->path);
@@ -105,52 +138,138 @@ class Program {
       const auto extras = command->app->remaining();
       return extras.empty() ? command->run() : unexpected(*command->app, extras[0], command->path);
     }
-    if (policy_->parsed()) {
-      const auto extras = policy_->remaining();
-      if (extras.empty()) return usage(kPolicyHelp);
-      return extras[0].starts_with('-') ? unexpected(*policy_, extras[0], "policy")
-                                        : unknown_command("policy " + extras[0]);
+    if (const Parent* above = chosen_parent()) {
+      const auto extras = above->app->remaining();
+      if (extras.empty()) return usage(parent_help(*above));
+      return extras[0].starts_with('-') ? unexpected(*above->app, extras[0], above->name)
+                                        : unknown_command(above->name + " " + extras[0]);
     }
-    return usage(kHelp);
+    return usage(help_text_);
   }
 
  private:
+  // A word that only leads to commands: "policy".
+  struct Parent {
+    std::string name;
+    std::string summary;
+    CLI::App* app;
+  };
+
+  void section(const char* title) { listing_ += fmt::format("\n{}:\n", title); }
+  CLI::App& parent(const char* name, const char* summary) {
+    CLI::App* app = app_.add_subcommand(name);
+    app->allow_extras();
+    app->require_subcommand(0, 1);
+    parents_.push_back({name, summary, app});
+    return *app;
+  }
   void add(Command command) {
     command.app->allow_extras();
+    listing_ += entry(command.path, summary_of(command.help));
     commands_.push_back(std::move(command));
   }
+  Command completions_command() {
+    CLI::App* app = app_.add_subcommand("completions");
+    app->add_option("shell", shell_);
+    return {"completions", kCompletionsHelp, app, [this] {
+              if (shell_ == "bash") return write(bash_completions(catalogue()));
+              if (shell_ == "zsh") return write(zsh_completions(catalogue()));
+              if (shell_ == "fish") return write(fish_completions(catalogue()));
+              return not_understood(fmt::format("the shell must be bash, zsh or fish, got \"{}\"", shell_),
+                                    "completions");
+            }};
+  }
+
   [[nodiscard]] const Command* chosen() const {
     for (const Command& command : commands_) {
       if (command.app->parsed()) return &command;
     }
     return nullptr;
   }
-  static int usage(const char* help) {
+  [[nodiscard]] const Parent* chosen_parent() const {
+    for (const Parent& above : parents_) {
+      if (above.app->parsed()) return &above;
+    }
+    return nullptr;
+  }
+  [[nodiscard]] std::vector<const Command*> children(const Parent& above) const {
+    std::vector<const Command*> found;
+    for (const Command& command : commands_) {
+      if (command.path.starts_with(above.name + " ")) found.push_back(&command);
+    }
+    return found;
+  }
+  [[nodiscard]] std::string parent_help(const Parent& above) const {
+    std::string text = fmt::format("headgate {0}: {1}\n\nUsage: headgate {0} COMMAND [OPTIONS]\n\nCommands:\n",
+                                   above.name, above.summary);
+    for (const Command* command : children(above)) {
+      text += fmt::format("  {:<8}  {}\n", command->path.substr(above.name.size() + 1), summary_of(command->help));
+    }
+    return text + fmt::format("\n\"headgate {} COMMAND --help\" says more about one.\n", above.name);
+  }
+  [[nodiscard]] std::vector<CommandInfo> catalogue() const {
+    std::vector<CommandInfo> all;
+    std::string topics = "version";
+    for (const Command& command : commands_) {
+      if (command.path.find(' ') == std::string::npos) topics += "|" + command.path;
+    }
+    for (const Parent& above : parents_) topics += "|" + above.name;
+    all.push_back(describe("", help_text_.c_str(), app_));
+    for (const Parent& above : parents_) {
+      CommandInfo info;
+      info.path = above.name;
+      info.summary = above.summary;
+      info.options.push_back({"--help", "", "print help"});
+      for (const Command* child : children(above)) info.children.push_back(child->path.substr(above.name.size() + 1));
+      all.push_back(std::move(info));
+    }
+    for (const Command& command : commands_) all.push_back(describe(command.path, command.help, *command.app));
+    CommandInfo version;
+    version.path = "version";
+    version.summary = "print the version";
+    all.push_back(version);
+    CommandInfo help;
+    help.path = "help";
+    help.summary = "print help, all of it or that of a command";
+    help.argument.value = topics;
+    all.push_back(help);
+    return all;
+  }
+
+  static int usage(const std::string& help) {
     fmt::print(stderr, "{}", help);
     return kUsage;
   }
   int unknown_command(const std::string& name) const {
-    std::vector<std::string> names{"version", "help", "policy"};
+    std::vector<std::string> names{"version", "help"};
+    for (const Parent& above : parents_) names.push_back(above.name);
     for (const Command& command : commands_) names.push_back(command.path);
     return not_understood(fmt::format("there is no command \"{}\"{}", name, base::did_you_mean(name, names)), "");
   }
   int help() const {
+    if (wants_manual_) return write(manual(catalogue(), help_text_));
     const std::string topic = fmt::format("{}", fmt::join(topic_, " "));
     for (const Command& command : commands_) {
       if (command.path == topic) return write(command.help);
     }
-    if (topic == "policy") return write(kPolicyHelp);
-    if (topic.empty() || topic == "help" || topic == "version") return write(kHelp);
+    for (const Parent& above : parents_) {
+      if (above.name == topic) return write(parent_help(above));
+    }
+    if (topic.empty() || topic == "help" || topic == "version") return write(help_text_);
     return unknown_command(topic);
   }
 
   CLI::App app_;
   bool wants_version_ = false;
-  CLI::App* policy_ = nullptr;
+  bool wants_manual_ = false;
   CLI::App* version_ = nullptr;
   CLI::App* help_ = nullptr;
+  std::string shell_;
   std::vector<std::string> topic_;
+  std::vector<Parent> parents_;
   std::vector<Command> commands_;
+  std::string listing_;    // of the commands, in sections
+  std::string help_text_;  // of the program itself
 };
 
 }  // namespace

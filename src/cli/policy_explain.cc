@@ -3,8 +3,10 @@
 
 #include <memory>
 
+#include "cli/check_options.h"
 #include "cli/command.h"
 #include "cli/describe.h"
+#include "cli/policy_server.h"
 #include "engine/check_json.h"
 #include "engine/engine.h"
 #include "engine/line_fields.h"
@@ -13,14 +15,14 @@ namespace headgate::cli {
 namespace {
 
 using engine::Explained;
-using engine::Field;
 using nlohmann::ordered_json;
 
 constexpr const char* kHelp = R"(headgate policy explain: what each policy makes of one check
 
 Shows for every policy whether it matches the check and if not, why not; the
 key that it would count under, and what its limits hold for that key. Nothing
-is charged: the policies are read from files, so every limit is unused.
+is charged. Policies read from files have unused limits; with --server the
+policies in force are looked at, and what is left of them.
 
 Usage: headgate policy explain --operation OP [OPTIONS]
 
@@ -38,57 +40,16 @@ Options:
   --width N           fit N columns, 40 to 400
   --no-color          no colours
   -h, --help          print this
-)";
+
+)" HEADGATE_CLI_POLICY_SERVER_HELP;
 
 struct Options {
   std::vector<std::string> policies;
-  std::vector<std::pair<Field, std::string>> fields;
-  std::vector<std::string> attributes;
-  std::vector<std::string> costs;
+  CheckOptions check;
   bool json = false;
   TerminalOptions terminal;
+  PolicyServer server;
 };
-
-constexpr std::pair<const char*, Field> kFields[] = {
-    {"--agent", Field::kAgent},       {"--operation", Field::kOperation},
-    {"--session", Field::kSession},   {"--user", Field::kUser},
-    {"--tenant", Field::kTenant},     {"--plan", Field::kPlan},
-    {"--channel", Field::kChannel},   {"--ip", Field::kIp},
-    {"--resource", Field::kResource}, {"--context", Field::kContextType},
-    {"--parent", Field::kParent}};
-
-Result<void> set(engine::LineFields& fields, Field field, std::string_view part, std::string_view text) {
-  engine::Scalar value;
-  value.kind = engine::Scalar::Kind::kUntyped;
-  value.text = text;
-  return fields.set(field, part, value);
-}
-
-// The texts belong to the options.
-Result<void> read_check(const Options& options, engine::LineFields& fields) {
-  for (const auto& [field, text] : options.fields) {
-    if (Result<void> done = set(fields, field, {}, text); !done) return done;
-  }
-  for (const std::string& attribute : options.attributes) {
-    const std::size_t equals = attribute.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("--attr must be NAME=VALUE, got \"{}\"", attribute)};
-    }
-    const std::string_view text = attribute;
-    if (Result<void> done = set(fields, Field::kContext, text.substr(0, equals), text.substr(equals + 1)); !done) {
-      return done;
-    }
-  }
-  for (const std::string& cost : options.costs) {
-    const std::size_t equals = cost.find('=');
-    const std::string_view text = cost;
-    const std::string_view unit = equals == std::string::npos ? std::string_view() : text.substr(0, equals);
-    const std::string_view amount = equals == std::string::npos ? text : text.substr(equals + 1);
-    if (Result<void> done = set(fields, Field::kCost, unit, amount); !done) return done;
-  }
-  fields.finish();
-  return {};
-}
 
 std::string missing_text(const policy::Policy& policy) {
   if (match_text(policy) == "everything") return {};
@@ -182,8 +143,14 @@ void show(const Explained& about, const Check& check, const Terminal& terminal, 
 }
 
 int explain(const Options& options) {
+  if (options.server.wanted()) {
+    if (!options.policies.empty()) {
+      return not_understood("files and a server cannot both be explained", "policy explain");
+    }
+    return explain_by_server(options.server, options.check, {options.json, options.terminal.terminal()});
+  }
   engine::LineFields fields;
-  if (const Result<void> read = read_check(options, fields); !read) {
+  if (const Result<void> read = options.check.read(fields); !read) {
     return not_understood(read.error().message, "policy explain");
   }
   policy::Document document;
@@ -212,15 +179,10 @@ Command policy_explain_command(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("explain");
   auto options = std::make_shared<Options>();
   app->add_option("--policies", options->policies);
-  for (const auto& [name, field] : kFields) {
-    const Field which = field;
-    app->add_option_function<std::string>(
-        name, [options, which](const std::string& text) { options->fields.emplace_back(which, text); });
-  }
-  app->add_option("--attr", options->attributes)->allow_extra_args(false);
-  app->add_option("--cost", options->costs)->allow_extra_args(false);
+  options->check.add_to(*app);
   app->add_flag("--json", options->json);
   options->terminal.add_to(*app);
+  options->server.add_to(*app);
   return {"policy explain", kHelp, app, [options] { return explain(*options); }};
 }
 

@@ -1,8 +1,9 @@
-// `headgate policy list`: the policies of files, as a table.
+// `headgate policy list`: the policies of files or of a server, as a table.
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/describe.h"
+#include "cli/policy_server.h"
 #include "cli/table.h"
 #include "policy/rules.h"
 
@@ -21,13 +22,15 @@ Options:
   --width N           fit N columns, 40 to 400
   --no-color          no colours
   -h, --help          print this
-)";
+
+)" HEADGATE_CLI_POLICY_SERVER_HELP;
 
 struct Options {
   std::vector<std::string> paths;
   std::vector<std::string> more_paths;
   bool json = false;
   TerminalOptions terminal;
+  PolicyServer server;
 };
 
 Ink ink_of(policy::Mode mode) {
@@ -38,6 +41,10 @@ Ink ink_of(policy::Mode mode) {
 int list(const Options& options) {
   std::vector<std::string> paths = options.paths;
   paths.insert(paths.end(), options.more_paths.begin(), options.more_paths.end());
+  if (options.server.wanted()) {
+    if (!paths.empty()) return not_understood("files and a server cannot both be listed", "policy list");
+    return list_from_server(options.server, {options.json, options.terminal.terminal()});
+  }
   policy::Document document;
   if (!read_policies(paths, document)) return kFailed;
   const policy::Rules rules(std::move(document), 1);
@@ -68,6 +75,7 @@ Command policy_list_command(CLI::App& parent) {
   app->add_option("--policies", options->more_paths);
   app->add_flag("--json", options->json);
   options->terminal.add_to(*app);
+  options->server.add_to(*app);
   return {"policy list", kHelp, app, [options] { return list(*options); }};
 }
 

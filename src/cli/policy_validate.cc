@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/policy_server.h"
 #include "policy/rules.h"
 
 namespace headgate::cli {
@@ -19,8 +20,12 @@ as file:line:column: message.
 Usage: headgate policy validate [OPTIONS] PATH...
 
 Options:
-  --json      problems and notes as one JSON object on standard output
-  -h, --help  print this
+  --json              problems and notes as one JSON object
+  -h, --help          print this
+
+)" HEADGATE_CLI_POLICY_SERVER_HELP R"(
+A server is sent one file, or standard input for -, and says whether it would
+take it; nothing is put in force.
 
 Exit code: 0 if the policies can be loaded, 1 if not.
 )";
@@ -28,6 +33,7 @@ Exit code: 0 if the policies can be loaded, 1 if not.
 struct Options {
   std::vector<std::string> paths;
   bool json = false;
+  PolicyServer server;
 };
 
 nlohmann::ordered_json problems_json(const std::vector<policy::Problem>& problems) {
@@ -60,6 +66,7 @@ std::string summary(const policy::Document& document) {
 
 int validate(const Options& options) {
   if (options.paths.empty()) return not_understood("a file or directory of policies is needed", "policy validate");
+  if (options.server.wanted()) return validate_by_server(options.server, options.paths, options.json);
   if (!options.json) {
     policy::Document document;
     return read_policies(options.paths, document) ? write(summary(document)) : kFailed;
@@ -81,6 +88,7 @@ Command policy_validate_command(CLI::App& parent) {
   auto options = std::make_shared<Options>();
   app->add_option("paths", options->paths);
   app->add_flag("--json", options->json);
+  options->server.add_to(*app);
   return {"policy validate", kHelp, app, [options] { return validate(*options); }};
 }
 

@@ -13,32 +13,36 @@ namespace headgate::cli {
 
 namespace {
 
-constexpr const char* kHelp = R"(headgate serve: answer checks over HTTP, WebSocket, the Redis protocol and gRPC
+constexpr const char* kHelp = R"(headgate serve: answer checks over HTTP, WebSocket, Redis and gRPC
+
+Every key of the configuration is also a variable: HEADGATE_LISTEN_HTTP for
+listen.http, HEADGATE_DATA for data. Options win over variables, and variables
+over the file; packaging/headgate.yaml has every key.
 
 Usage: headgate serve [OPTIONS]
 
-  -c, --config FILE    the configuration (packaging/headgate.yaml has every key)
-  -p, --policies P     files or folders of policies; may be given again
-                       (default: the built-in limits per tier)
-      --http ADDR      host:port to listen on for HTTP and WebSocket; port 0
-                       picks one, "off" turns it off (default 127.0.0.1:7070)
-      --resp ADDR      the same for the Redis protocol (127.0.0.1:7379)
-      --grpc ADDR      the same for Envoy's rate limit service (127.0.0.1:7071)
-      --data DIR       where tokens, settings and cells are kept
-                       (./headgate-data)
-      --threads N      io threads; 0: one per core
-      --auth MODE      local: asking needs no token, on loopback only;
-                       required: everything needs one
-      --set KEY=VALUE  any other key of the configuration; may be given again
-      --print-config   print the configuration in effect, and end
-  -h, --help           print this
+Options:
+  --config FILE       the configuration
+  --policies PATH     a file or folder of policies; may be given again
+                      (the built-in limits per tier)
+  --http ADDR         where to listen for HTTP and WebSocket, host:port; port 0
+                      picks one, off turns it off (127.0.0.1:7070)
+  --resp ADDR         the same for the Redis protocol (127.0.0.1:7379)
+  --grpc ADDR         the same for Envoy's rate limit service (127.0.0.1:7071)
+  --data DIR          where tokens, settings and cells are kept
+                      (./headgate-data)
+  --threads N         io threads; 0: one per core
+  --auth local|required
+                      local: asking needs no token, on loopback only;
+                      required: everything needs one
+  --set KEY=VALUE     any key of the configuration; may be given again
+  --print-config      print the configuration in effect, and end
+  -h, --help          print this
 
-Every key of the configuration is also a variable: HEADGATE_LISTEN_HTTP for
-listen.http, HEADGATE_DATA for data. Flags win over variables, and variables
-over the file.
-
-Signals: TERM and INT drain and end, HUP reads policies and certificates again,
-USR1 toggles the emergency throttle.
+Signals:
+  TERM, INT           drain and end
+  HUP                 read policies and certificates again
+  USR1                toggle the emergency throttle
 )";
 
 struct Options {
@@ -77,8 +81,8 @@ std::string banner(server::Server& server, const server::Config& config) {
 Command serve_command(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("serve");
   auto options = std::make_shared<Options>();
-  app->add_option("-c,--config", options->config);
-  app->add_option("-p,--policies", options->policies)->allow_extra_args(false);
+  app->add_option("--config", options->config);
+  app->add_option("--policies", options->policies)->allow_extra_args(false);
   app->add_option("--http", options->http);
   app->add_option("--resp", options->resp);
   app->add_option("--grpc", options->grpc);

@@ -90,7 +90,7 @@ std::string_view CheckDecision::error() const noexcept {
   }
 }
 
-std::string CheckDecision::reason() const {
+std::string_view CheckDecision::fixed_reason() const noexcept {
   switch (why) {
     case Why::kPassed: return "All rate limit policies passed";
     case Why::kNoPolicy: return "No rate limit policy matches";
@@ -101,9 +101,13 @@ std::string CheckDecision::reason() const {
     case Why::kQueueFull: return "As many checks wait as may wait";
     case Why::kCancelled: return "Cancelled while it waited";
     case Why::kTooManyLeases: return "As many leases are held as may be";
-    case Why::kInvalid: return problem;
-    default: break;
+    default: return {};
   }
+}
+
+std::string CheckDecision::reason() const {
+  if (const std::string_view fixed = fixed_reason(); !fixed.empty()) return std::string(fixed);
+  if (why == Why::kInvalid) return problem;
   std::string text = why == Why::kTimedOut ? "Waited as long as it may" : "Limit exceeded";
   if (decider < 0) return text;
   const Judged& by = judged[static_cast<std::size_t>(decider)];

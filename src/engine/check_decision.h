@@ -94,6 +94,8 @@ class CheckDecision {
   [[nodiscard]] const char* action_text() const noexcept;
   // "Sliding window limit 50/60s exceeded".
   [[nodiscard]] std::string reason() const;
+  // The same without a string of its own, where the reason is always the same; empty: it is not.
+  [[nodiscard]] std::string_view fixed_reason() const noexcept;
   // A code for programs: cost_exceeds_limit, loop_detected, ...; empty where `reason` is all there is.
   [[nodiscard]] std::string_view error() const noexcept;
   [[nodiscard]] Nanos reset_time() const noexcept { return wall + reset_after; }

@@ -147,7 +147,11 @@ void append_json(const CheckDecision& decision, std::string& out, const Decision
   out += decision.allowed ? R"({"allowed":true,"action":)" : R"({"allowed":false,"action":)";
   append_json_text(decision.action_text(), out);
   append_key("reason", out);
-  append_json_text(decision.reason(), out);
+  if (const std::string_view fixed = decision.fixed_reason(); !fixed.empty()) {
+    append_json_text(fixed, out);
+  } else {
+    append_json_text(decision.reason(), out);
+  }
   if (!decision.allowed) {
     if (const policy::Policy* by = decision.denied_by()) {
       append_key("policy_id", out);

@@ -129,7 +129,7 @@ Moved Connection::pull(std::size_t& count) noexcept {
   return errno == EAGAIN || errno == EINTR ? Moved::kWantRead : Moved::kFailed;
 }
 
-Moved Connection::push(const std::string& out, std::size_t& count) noexcept {
+Moved Connection::push(std::string_view out, std::size_t& count) noexcept {
   if (tls_) return tls_->write(out.data(), out.size(), count);
   const ssize_t sent = ::send(socket_.get(), out.data(), out.size(), MSG_NOSIGNAL);
   count = sent > 0 ? static_cast<std::size_t>(sent) : 0;
@@ -201,28 +201,35 @@ void Connection::advance(Nanos now) {
 bool Connection::flush(Nanos now) {
   if (state_ != State::kOpen || blocked_) return false;
   std::string& out = session_->out;
-  while (!out.empty()) {
+  std::size_t sent = 0;
+  while (sent < out.size()) {
     std::size_t count = 0;
-    switch (push(out, count)) {
-      case Moved::kMore:
-        port_.counts.bytes_out.add(count);
-        if (count == out.size()) {
-          out.clear();
-          session_->sent();
-        } else {
-          out.erase(0, count);
-        }
-        break;
-      case Moved::kWantWrite:
-        blocked_ = true;
-        stuck_ = now;
-        // What the peer sends meanwhile may wait; that it has gone is worth knowing.
-        want(EPOLLOUT | (hung_up_ ? 0U : static_cast<std::uint32_t>(EPOLLRDHUP)));
-        return false;
-      default: close(); return false;
+    const Moved moved = push(std::string_view(out).substr(sent), count);
+    if (moved == Moved::kMore) {
+      sent += count;
+    } else if (moved == Moved::kWantWrite) {
+      blocked_ = true;
+      break;
+    } else {
+      close();
+      return false;
     }
   }
+  port_.counts.bytes_out.add(sent);
+  if (blocked_) {
+    // `out` is always what is still to be sent, so that sessions see their backlog.
+    out.erase(0, sent);
+    stuck_ = now;
+    // What the peer sends meanwhile may wait; that it has gone is worth knowing.
+    want(EPOLLOUT | (hung_up_ ? 0U : static_cast<std::uint32_t>(EPOLLRDHUP)));
+    return false;
+  }
+  out.clear();
   if (out.capacity() > kKeptOut) std::string().swap(out);
+  if (sent > 0) {
+    session_->sent();
+    if (!out.empty()) return flush(now);
+  }
   return true;
 }
 

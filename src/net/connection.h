@@ -39,7 +39,7 @@ class Connection final : public Watcher {
   bool begin(const Peer& peer);
   void read(Nanos now);
   [[nodiscard]] Moved pull(std::size_t& count) noexcept;
-  [[nodiscard]] Moved push(const std::string& out, std::size_t& count) noexcept;
+  [[nodiscard]] Moved push(std::string_view out, std::size_t& count) noexcept;
   void deliver(std::string_view bytes, Nanos now);
   void advance(Nanos now);
   [[nodiscard]] bool flush(Nanos now);

@@ -1,5 +1,6 @@
 #include "net/http_parser.h"
 
+#include <algorithm>
 #include <boost/beast/http/error.hpp>
 
 namespace headgate::net {
@@ -34,6 +35,7 @@ bool names_a_version(std::string_view bytes) noexcept {
   std::string_view line = bytes.substr(0, bytes.find('\n'));
   if (line.empty() || line.back() != '\r') return false;
   line.remove_suffix(1);
+  if (std::count(line.begin(), line.end(), ' ') != 2) return false;
   const std::string_view last = line.substr(line.rfind(' ') + 1);
   return last.size() == 8 && last.substr(0, 5) == "HTTP/" && digit(last[5]) && last[6] == '.' && digit(last[7]);
 }
@@ -134,7 +136,9 @@ HttpParser::Step HttpParser::parse_sized(std::string_view bytes) {
 }
 
 HttpParser::Step HttpParser::parse_chunks(std::string_view bytes) {
-  while (consumed_ < bytes.size()) {
+  // The end of a body is five bytes at least, so that Beast need never see fewer: it is not prepared for that.
+  constexpr std::size_t kShortestEnd = 5;
+  while (bytes.size() - consumed_ >= kShortestEnd) {
     beast::error_code error;
     const std::size_t used = grammar_->put({bytes.data() + consumed_, bytes.size() - consumed_}, error);
     consumed_ += used;

@@ -166,9 +166,12 @@ std::size_t HttpSession::answer_all(std::string_view data) {
     }
     if (!parser_) {
       // Empty lines before a request are to be overlooked (RFC 9112, 2.2).
-      if (data.substr(used, 2) == "\r\n") {
-        used += 2;
-        continue;
+      if (data[used] == '\r') {
+        if (used + 1 == data.size()) break;
+        if (data[used + 1] == '\n') {
+          used += 2;
+          continue;
+        }
       }
       parser_ = Spare<HttpParser>::take();
       parser_->begin();

@@ -22,14 +22,14 @@ std::atomic<bool> coloured{false};
 
 // Never destroyed: other objects may still log while the program ends.
 spdlog::logger& logger() {
-  static spdlog::logger* const made = [] {
+  static spdlog::logger* const kLogger = [] {
     auto* log = new spdlog::logger("headgate", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     log->set_pattern("%v");  // lines come whole, see format_line()
     log->set_level(spdlog::level::trace);
     log->flush_on(spdlog::level::trace);
     return log;
   }();
-  return *made;
+  return *kLogger;
 }
 
 // Always with milliseconds, so that columns stay columns.

@@ -270,9 +270,9 @@ Error invalid(std::string message) { return {ErrorCode::kInvalidArgument, std::m
 }  // namespace
 
 Result<std::shared_ptr<WebhookSink>> make_webhook_sink(const WebhookOptions& options) {
-  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (started != CURLE_OK) {
-    return Error{ErrorCode::kIo, fmt::format("webhook: libcurl cannot start: {}", curl_easy_strerror(started))};
+  static const CURLcode kStarted = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (kStarted != CURLE_OK) {
+    return Error{ErrorCode::kIo, fmt::format("webhook: libcurl cannot start: {}", curl_easy_strerror(kStarted))};
   }
   if (!options.url.starts_with("http://") && !options.url.starts_with("https://")) {
     return invalid("webhook.url must begin with http:// or https://");

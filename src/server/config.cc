@@ -198,11 +198,14 @@ void Reader::read_environment(const std::map<std::string, std::string>& environm
 }
 
 void Reader::read_flags(const std::map<std::string, std::string>& flags) {
+  std::vector<std::string> paths;
+  for (const ConfigKey& key : config_keys()) paths.emplace_back(key.path);
   for (const auto& [path, text] : flags) {
     if (const ConfigKey* key = find_key(path)) {
       set_text(*key, text, "command line");
     } else {
-      problem(fmt::format("command line: unknown key \"{}\"", base::shortened(path, 64)));
+      problem(fmt::format("command line: unknown key \"{}\"{}", base::shortened(path, 64),
+                          base::did_you_mean(path, paths)));
     }
   }
 }

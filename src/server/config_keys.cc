@@ -224,8 +224,7 @@ ConfigKey webhook_url_key() {
   return key;
 }
 
-#define HEADGATE_MEMBER(name) \
-  [](auto& config) -> auto& { return config.name; }
+#define HEADGATE_MEMBER(name) ([](auto& config) -> auto& { return config.name; })
 
 std::vector<ConfigKey> make_keys() {
   using observe::LogFormat;
@@ -345,8 +344,8 @@ std::string ConfigKey::variable() const {
 }
 
 std::span<const ConfigKey> config_keys() {
-  static const std::vector<ConfigKey> keys = make_keys();
-  return keys;
+  static const std::vector<ConfigKey> kKeys = make_keys();
+  return kKeys;
 }
 
 std::string_view section_doc(std::string_view section) noexcept {

@@ -130,7 +130,7 @@ class SqliteDatabase final : public Database {
   void put_settings(std::span<const Setting> settings);
   void remember(std::span<const Setting> settings);
   // Puts a new table in force. Pins last as long as one look-up, so an old version is always free soon.
-  void publish(std::vector<HashedToken> tokens);
+  void publish(const std::vector<HashedToken>& tokens);
   [[nodiscard]] Result<void> make_room(std::vector<HashedToken>& tokens, Nanos now) const;
 
   const std::string path_;
@@ -173,7 +173,7 @@ void SqliteDatabase::load_tokens() {
     next.token.expires = Nanos{query.getColumn(6).getInt64()};
     tokens.push_back(std::move(next));
   }
-  publish(std::move(tokens));
+  publish(tokens);
 }
 
 void SqliteDatabase::load_settings() {
@@ -183,7 +183,7 @@ void SqliteDatabase::load_settings() {
   }
 }
 
-void SqliteDatabase::publish(std::vector<HashedToken> tokens) {
+void SqliteDatabase::publish(const std::vector<HashedToken>& tokens) {
   while (!table_.publish(std::make_unique<const TokenTable>(tokens))) std::this_thread::yield();
 }
 
@@ -246,7 +246,7 @@ Result<NewToken> SqliteDatabase::create_token(const TokenRequest& request, const
   });
   if (!written) return written.error();
   tokens.push_back({made.token, hash});
-  publish(std::move(tokens));
+  publish(tokens);
   return made;
 }
 
@@ -282,7 +282,7 @@ Result<bool> SqliteDatabase::revoke_token(const std::string& id, const std::stri
   });
   if (!written) return written.error();
   tokens.erase(found);
-  publish(std::move(tokens));
+  publish(tokens);
   return true;
 }
 

@@ -1,13 +1,11 @@
 // What the tables of the database are, and how older ones become these.
 #pragma once
 
+#include <SQLiteCpp/Database.h>
+
 #include <string>
 
 #include "headgate/result.h"
-
-namespace SQLite {
-class Database;
-}
 
 namespace headgate::state {
 

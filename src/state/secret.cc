@@ -14,8 +14,8 @@ namespace {
 
 // Looking an algorithm up by name costs more than hashing a token, so it is done once.
 const EVP_MD* sha256_algorithm() {
-  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  return algorithm;
+  static const EVP_MD* const kAlgorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  return kAlgorithm;
 }
 
 struct FreeContext {
@@ -39,7 +39,7 @@ std::string random_hex(std::size_t bytes) {
 }
 
 Sha256 sha256(std::string_view bytes) {
-  thread_local const std::unique_ptr<EVP_MD_CTX, FreeContext> context(EVP_MD_CTX_new());
+  thread_local std::unique_ptr<EVP_MD_CTX, FreeContext> context(EVP_MD_CTX_new());
   Sha256 hash{};
   // These fail only without memory or without SHA-256, and then nobody may pass for anybody.
   if (context == nullptr || EVP_DigestInit_ex2(context.get(), sha256_algorithm(), nullptr) != 1 ||

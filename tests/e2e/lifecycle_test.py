@@ -108,7 +108,7 @@ policies:
                 while piece := waiting.recv(65536):
                     answer += piece
                 self.assertIn(b'"allowed":true', answer.replace(b" ", b""))
-            self.assertEqual(server.stop(), 0)
+            self.assertEqual(server.process.wait(harness.PATIENCE), 0)
 
     def test_two_servers_do_not_share_a_folder(self):
         with harness.Server() as server:
@@ -117,8 +117,9 @@ policies:
 
     def refuses(self, *arguments, env=None):
         with tempfile.TemporaryDirectory() as data:
-            done = harness.headgate("serve", "--data", data, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--grpc",
-                                    "127.0.0.1:0", *arguments, env=env)
+            listeners = [part for name in ("--http", "--resp", "--grpc") if name not in arguments
+                         for part in (name, "127.0.0.1:0")]
+            done = harness.headgate("serve", "--data", data, *listeners, *arguments, env=env)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         return done.stderr
 

@@ -135,8 +135,7 @@ class Resp(unittest.TestCase):
                 client.execute_command("SELECT", 1)
             self.assertIn("headgate_version", client.info())
             self.assertGreater(client.command_count(), 10)
-            names = {name.lower() for name in client.execute_command("COMMAND", "LIST")}
-            self.assertLessEqual({b"cl.throttle", b"hg.check", b"ping"}, names)
+            self.assertLessEqual({"cl.throttle", "hg.check", "ping"}, set(client.command()))
             self.assertEqual(client.execute_command("RESET"), b"RESET")
             self.assertEqual(client.config_get("save"), {})
         self.assertEqual(self.raw(b"QUIT\r\nPING\r\n", closes=True), b"+OK\r\n")
@@ -160,7 +159,7 @@ class Resp(unittest.TestCase):
             self.assertTrue(client.ping())
 
     def test_what_is_not_the_protocol_is_told_and_closed(self):
-        for sent in (b"*-2\r\n", b"*1\r\n$-1\r\n", b"*1\r\n$9223372036854775808\r\n", b"*99999999\r\n", b"*1\r\n:1\r\n",
+        for sent in (b"*1\r\n$-1\r\n", b"*1\r\n$9223372036854775808\r\n", b"*99999999\r\n", b"*1\r\n:1\r\n",
                      b"*1\r\n$4\r\nPINGxx", b"\x00" * 70000 + b"\r\n" + b"\x00" * 300000):
             with self.subTest(sent[:30]):
                 with contextlib.suppress(ConnectionResetError, BrokenPipeError):

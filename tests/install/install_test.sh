@@ -65,6 +65,11 @@ for static in "" --static; do
 done
 
 if [[ -x $prefix/bin/headgate ]]; then
+  for made in man/man1/headgate.1 bash-completion/completions/headgate zsh/site-functions/_headgate \
+    fish/vendor_completions.d/headgate.fish; do
+    expect_file "$prefix/share/$made"
+    expect "lines of $made" yes "$([[ $(wc -l <"$prefix/share/$made") -gt 50 ]] && echo yes || echo no)"
+  done
   version=$("$prefix/bin/headgate" --version)
   expect "headgate --version says the package's version" yes \
     "$([[ $version == *"$(pkg-config --modversion headgate)"* ]] && echo yes || echo "$version")"

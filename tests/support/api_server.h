@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -44,12 +45,18 @@ class RecordingReply final : public net::HttpReply {
   class Later final : public net::LaterReply {
    public:
     explicit Later(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
-    void send(const net::HttpAnswer& answer) override { record(answer, *answer_); }
+    void send(const net::HttpAnswer& answer) override {
+      record(answer, *answer_);
+      sent_.set_value();
+    }
+    // For what another thread answers. False: it has not for a long time.
+    bool wait() { return sent_.get_future().wait_for(std::chrono::seconds{60}) == std::future_status::ready; }
     [[nodiscard]] bool abandoned() const noexcept override { return gone; }
     bool gone = false;
 
    private:
     std::shared_ptr<Answer> answer_;
+    std::promise<void> sent_;
   };
 
   void send(const net::HttpAnswer& given) override {

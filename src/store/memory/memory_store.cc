@@ -362,7 +362,17 @@ void MemoryStore::bring_up_to_date(const LiveLimit& live, std::uint32_t generati
   }
   const std::uint32_t behind = (generation - own) & Tag::kGenerationMask;
   if (behind > generation || !live.remembers(generation - behind)) return;
-  for (std::uint32_t g = generation - behind + 1; g <= generation; ++g) {
+  const std::uint32_t first = generation - behind;
+  // A fraction that slept through several changes is carried over at once: each step on its own would round it up.
+  bool fractions = true;
+  for (std::uint32_t g = first + 1; g <= generation; ++g) {
+    fractions = fractions && live.entry(g).carried == OnChange::kKeepFraction;
+  }
+  if (fractions) {
+    carry_over(live.entry(first).limit, live.entry(generation).limit, OnChange::kKeepFraction, words, ahead, now);
+    return;
+  }
+  for (std::uint32_t g = first + 1; g <= generation; ++g) {
     carry_over(live.entry(g - 1).limit, live.entry(g).limit, live.entry(g).carried, words, ahead, now);
   }
 }

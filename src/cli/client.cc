@@ -1,0 +1,324 @@
+#include "cli/client.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "cli/terminal.h"
+#include "headgate/version.h"
+
+namespace headgate::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostTokenBytes = 4096;
+constexpr std::size_t kShownBytes = 200;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+Error cannot(std::string message, bool transient = false) { return {ErrorCode::kIo, std::move(message), transient}; }
+
+// What a header may carry: visible ASCII.
+bool is_token(std::string_view text) {
+  return !text.empty() && text.size() <= kMostTokenBytes &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7F; });
+}
+
+std::string trimmed(std::string text) {
+  constexpr const char* kBlank = " \t\r\n";
+  text.erase(text.find_last_not_of(kBlank) + 1);
+  text.erase(0, text.find_first_not_of(kBlank));
+  return text;
+}
+
+bool read_token(const std::string& path, std::string& token) {
+  std::ifstream file(path);
+  if (!file) return false;
+  std::string text(kMostTokenBytes + 2, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  token = trimmed(std::move(text));
+  return is_token(token);
+}
+
+// The host of a normal URL, without brackets.
+std::string_view host_of(std::string_view url) {
+  url.remove_prefix(url.find("://") + 3);
+  url = url.substr(0, url.find('/'));
+  if (url.starts_with('[')) return url.substr(1, url.find(']') - 1);
+  return url.substr(0, url.find(':'));
+}
+
+struct Body {
+  std::string text;
+  bool too_long = false;
+};
+
+std::size_t take(char* data, std::size_t size, std::size_t count, void* into) {
+  auto& body = *static_cast<Body*>(into);
+  body.too_long = body.text.size() + size * count > Client::kMostBytes;
+  if (body.too_long) return 0;
+  body.text.append(data, size * count);
+  return size * count;
+}
+
+struct EasyCloser {
+  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
+};
+struct MultiCloser {
+  void operator()(CURLM* multi) const { curl_multi_cleanup(multi); }
+};
+struct ListCloser {
+  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+};
+
+}  // namespace
+
+void ClientOptions::add_to(CLI::App& app) {
+  app.add_option("--url", url)->type_name("URL");
+  app.add_option("--token-file", token_file)->type_name("FILE");
+  app.add_option("--cacert", ca_file)->type_name("FILE");
+}
+
+void ClientOptions::add_to_managing(CLI::App& app) {
+  add_to(app);
+  app.add_option("--data", data)->type_name("DIR");
+}
+
+struct Client::Impl {
+  // The handle is taken out of the multi handle after each call, so the order of their ends does not matter.
+  std::unique_ptr<CURL, EasyCloser> easy;
+  std::unique_ptr<CURLM, MultiCloser> multi;
+  std::string url;
+  std::string token;
+  std::string ca_file;
+  std::string received;
+  Nanos extra{0};
+  std::vector<int> watched;
+  std::function<bool()> ready;
+  std::array<char, CURL_ERROR_SIZE> trouble{};
+
+  [[nodiscard]] std::string why(CURLcode code) const;
+  [[nodiscard]] Result<void> transfer();
+};
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::Client(Client&&) noexcept = default;
+Client& Client::operator=(Client&&) noexcept = default;
+Client::~Client() = default;
+
+Result<Client> Client::open(const ClientOptions& options, Purpose purpose) {
+  auto impl = std::make_unique<Impl>();
+  std::string where = options.url.empty() ? environment("HEADGATE_URL") : options.url;
+  if (where.empty()) where = kDefaultUrl;
+  Result<std::string> url = normal_url(where);
+  if (!url) return std::move(url).error();
+  impl->url = std::move(*url);
+  Result<std::string> token = given_token(options);
+  if (!token) return std::move(token).error();
+  impl->token = std::move(*token);
+  if (impl->token.empty() && purpose == Purpose::kManage && is_loopback(impl->url)) {
+    std::string data = options.data.empty() ? environment("HEADGATE_DATA") : options.data;
+    if (data.empty()) data = kDefaultData;
+    if (!read_token(data + "/admin.token", impl->token)) impl->token.clear();
+  }
+  impl->ca_file = options.ca_file;
+  if (!impl->ca_file.empty() && !std::ifstream(impl->ca_file)) {
+    return cannot(fmt::format("--cacert {} cannot be read", impl->ca_file));
+  }
+  static const CURLcode kReady = curl_global_init(CURL_GLOBAL_DEFAULT);
+  impl->easy.reset(kReady == CURLE_OK ? curl_easy_init() : nullptr);
+  impl->multi.reset(kReady == CURLE_OK ? curl_multi_init() : nullptr);
+  if (!impl->easy || !impl->multi) return cannot("libcurl cannot be started");
+  return Client(std::move(impl));
+}
+
+std::string Client::Impl::why(CURLcode code) const {
+  const std::string said = trouble[0] != '\0' ? trouble.data() : curl_easy_strerror(code);
+  switch (code) {
+    case CURLE_COULDNT_CONNECT: {
+      long error = 0;
+      curl_easy_getinfo(easy.get(), CURLINFO_OS_ERRNO, &error);
+      const bool refused = error == ECONNREFUSED || said.find("refused") != std::string::npos;
+      if (!refused) return fmt::format("cannot reach {}: {}", url, said);
+      return fmt::format("cannot reach {}: connection refused; is the server running? start it with: headgate serve",
+                         url);
+    }
+    case CURLE_OPERATION_TIMEDOUT: return fmt::format("cannot reach {}: no answer in time ({})", url, said);
+    case CURLE_GOT_NOTHING: return fmt::format("{} closed the connection without an answer", url);
+    case CURLE_PEER_FAILED_VERIFICATION:
+      return fmt::format("cannot trust {}: {}; name its certificate authority with --cacert FILE", url, said);
+    case CURLE_WRITE_ERROR: return fmt::format("{} answered more than {} MB", url, kMostBytes >> 20);
+    default: return fmt::format("cannot reach {}: {}", url, said);
+  }
+}
+
+// Waits in curl_multi_poll so that a terminal's keys are not kept waiting by a slow server.
+Result<void> Client::Impl::transfer() {
+  curl_multi_add_handle(multi.get(), easy.get());
+  std::vector<curl_waitfd> also;
+  for (const int descriptor : watched) also.push_back({descriptor, CURL_WAIT_POLLIN, 0});
+  int running = 1;
+  bool wanted = true;
+  while (running > 0 && wanted) {
+    constexpr int kStepMs = 1000;
+    if (curl_multi_perform(multi.get(), &running) != CURLM_OK) break;
+    if (running == 0) break;
+    curl_multi_poll(multi.get(), also.data(), static_cast<unsigned>(also.size()), kStepMs, nullptr);
+    const bool told = std::any_of(also.begin(), also.end(), [](const curl_waitfd& fd) { return fd.revents != 0; });
+    if (told) wanted = ready();
+  }
+  CURLcode code = CURLE_ABORTED_BY_CALLBACK;
+  int left = 0;
+  while (const CURLMsg* message = curl_multi_info_read(multi.get(), &left)) {
+    if (message->msg == CURLMSG_DONE) code = message->data.result;
+  }
+  const std::string told = code == CURLE_OK ? std::string() : why(code);
+  curl_multi_remove_handle(multi.get(), easy.get());
+  if (code == CURLE_OK) return {};
+  return cannot(told, true);
+}
+
+Result<Response> Client::call(const char* method, std::string_view path, std::string_view body) {
+  CURL* curl = impl_->easy.get();
+  curl_easy_reset(curl);  // keeps the connection
+  const std::string target = impl_->url + std::string(path);
+  Body answer;
+  std::unique_ptr<curl_slist, ListCloser> headers;
+  const auto add_header = [&](const std::string& line) {
+    headers.reset(curl_slist_append(headers.release(), line.c_str()));
+  };
+  add_header("Accept: application/json");
+  if (!body.empty()) add_header("Content-Type: application/json");
+  add_header("Expect:");
+  if (!impl_->token.empty()) add_header("Authorization: Bearer " + impl_->token);
+  const auto milliseconds = [](Nanos span) {
+    return static_cast<long>(std::chrono::duration_cast<std::chrono::milliseconds>(span).count());
+  };
+  impl_->trouble[0] = '\0';
+  curl_easy_setopt(curl, CURLOPT_URL, target.c_str());
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(curl, CURLOPT_USERAGENT, "headgate/" HEADGATE_VERSION);
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, impl_->trouble.data());
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, milliseconds(kConnectWithin));
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, milliseconds(kAnswerWithin + impl_->extra));
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
+  if (is_loopback(impl_->url)) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+  if (!impl_->ca_file.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, impl_->ca_file.c_str());
+  if (!body.empty()) {
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body.data());
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+  } else if (std::string_view(method) == "POST") {
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, 0L);
+  }
+  if (Result<void> done = impl_->transfer(); !done) return std::move(done).error();
+  long status = 0;
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  return Response{static_cast<int>(status), std::move(answer.text)};
+}
+
+Result<ordered_json> Client::json(const char* method, std::string_view path, const ordered_json& body) {
+  const std::string text = body.is_null() ? "" : body.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  Result<Response> response = call(method, path, text);
+  if (!response) return std::move(response).error();
+  const int status = response->status;
+  if (status < 200 || status >= 300) {
+    std::string message = error_text(*response);
+    if (status == 401 && !has_token()) {
+      message += "\nset HEADGATE_TOKEN, or name the server's data directory with --data DIR";
+    }
+    constexpr int kNotFound = 404;
+    return Error{status == kNotFound ? ErrorCode::kNotFound : ErrorCode::kForbidden, std::move(message), status >= 500};
+  }
+  if (response->body.empty()) return ordered_json(ordered_json::object());
+  impl_->received = std::move(response->body);
+  ordered_json read = ordered_json::parse(impl_->received, nullptr, false);
+  if (read.is_discarded()) return cannot(fmt::format("{}{} did not answer with JSON", impl_->url, path));
+  return read;
+}
+
+std::string Client::received() const { return impl_->received + (impl_->received.ends_with('\n') ? "" : "\n"); }
+void Client::allow_extra(Nanos more) noexcept { impl_->extra = more; }
+void Client::watch(std::vector<int> descriptors, std::function<bool()> ready) {
+  impl_->watched = std::move(descriptors);
+  impl_->ready = std::move(ready);
+}
+const std::string& Client::url() const noexcept { return impl_->url; }
+bool Client::has_token() const noexcept { return !impl_->token.empty(); }
+
+std::string error_text(const Response& response) {
+  const ordered_json body = ordered_json::parse(response.body, nullptr, false);
+  const auto text_of = [&](const char* key) {
+    const bool there = body.is_object() && body.contains(key) && body[key].is_string();
+    return there ? printable(body[key].get<std::string>()) : std::string();
+  };
+  const std::string code = text_of("error");
+  const std::string message = text_of("message");
+  if (!code.empty() && !message.empty()) return code + ": " + message;
+  if (!code.empty() || !message.empty()) return fmt::format("{}{} (status {})", code, message, response.status);
+  if (response.body.empty()) return fmt::format("the server answered with status {}", response.status);
+  return fmt::format("the server answered with status {}: {}", response.status,
+                     printable(std::string_view(response.body).substr(0, kShownBytes)));
+}
+
+Result<std::string> normal_url(std::string_view text) {
+  const auto refused = [&](const char* why) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("--url (or HEADGATE_URL) {}", why)};
+  };
+  std::string url(text);
+  if (url.find("://") == std::string::npos) url.insert(0, "http://");
+  if (!url.starts_with("http://") && !url.starts_with("https://"))
+    return refused("must begin with http:// or https://");
+  // Not shown: it may hold a password.
+  if (url.find('@') != std::string::npos) return refused("must not hold a user or password; use a token");
+  if (url.find_first_of("?# \t\r\n") != std::string::npos) return refused("must be scheme, host and port alone");
+  if (host_of(url).empty()) return refused("must name a host");
+  while (url.ends_with('/')) url.pop_back();
+  return url;
+}
+
+bool is_loopback(std::string_view url) {
+  const std::string_view host = host_of(url);
+  if (host == "localhost" || host == "::1") return true;
+  // Digits and dots only: 127.example.com is somebody else's.
+  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+Result<std::string> given_token(const ClientOptions& options) {
+  std::string token;
+  if (!options.token_file.empty()) {
+    if (!read_token(options.token_file, token)) {
+      return cannot(fmt::format("--token-file {} cannot be read, or holds no token", options.token_file));
+    }
+    return token;
+  }
+  token = trimmed(environment("HEADGATE_TOKEN"));
+  if (!token.empty() && !is_token(token)) {
+    return Error{ErrorCode::kInvalidArgument, "HEADGATE_TOKEN must be a token, in visible ASCII and without blanks"};
+  }
+  return token;
+}
+
+std::string url_encoded(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("-._~").find(c) != std::string_view::npos;
+    out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+}  // namespace headgate::cli
