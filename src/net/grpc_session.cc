@@ -401,7 +401,7 @@ class GrpcSession final : public Session {
     if (call.sent >= kGrpcPrefix) {
       const std::size_t at = call.sent - kGrpcPrefix;
       const std::size_t part = std::min(size - written, message.size() - at);
-      std::memcpy(buffer + written, message.data() + at, part);
+      std::copy_n(message.data() + at, part, buffer + written);
       written += part;
       call.sent += part;
     }

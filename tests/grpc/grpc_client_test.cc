@@ -28,7 +28,7 @@ using envoy::service::ratelimit::v3::RateLimitResponse;
 using envoy::service::ratelimit::v3::RateLimitService;
 using Descriptor = envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 
-std::string headgate;  // its path
+std::string binary;  // the path of headgate
 
 constexpr const char* kPolicies = R"(
 domain: shop
@@ -61,7 +61,7 @@ class Server {
     const std::string data = folder_ / "data";
     pid_ = ::fork();
     if (pid_ == 0) {
-      ::execl(headgate.c_str(), headgate.c_str(), "serve", "--grpc", address.c_str(), "--http", "127.0.0.1:0", "--resp",
+      ::execl(binary.c_str(), binary.c_str(), "serve", "--grpc", address.c_str(), "--http", "127.0.0.1:0", "--resp",
               "off", "--policies", policies.c_str(), "--data", data.c_str(), nullptr);
       ::_exit(127);
     }
@@ -265,6 +265,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s HEADGATE\n", argv[0]);
     return 2;
   }
-  headgate = argv[1];
+  binary = argv[1];
   return RUN_ALL_TESTS();
 }
