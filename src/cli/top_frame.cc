@@ -169,13 +169,14 @@ class Frame {
     }
     Line state = line();
     state.add("load " + load_text(overview), strained);
-    if (wide) {
-      state.add("   " + latency, ink(Ink::kPlain));
-    } else {
+    if (wide) state.add("   " + latency, ink(Ink::kPlain));
+    // In an emergency its reason gets a line of its own.
+    const bool beside = wide && !overview.emergency;
+    if (!beside) {
       add(state);
       state = line();
     }
-    state.add(wide ? "   emergency " : "emergency ", ink(Ink::kPlain));
+    state.add(beside ? "   emergency " : "emergency ", ink(Ink::kPlain));
     state.add(overview.emergency ? "ON" : "off", ink(overview.emergency ? Ink::kRed : Ink::kPlain));
     if (overview.emergency && !overview.emergency_reason.empty()) {
       state.add(": " + printable(overview.emergency_reason), ink(Ink::kPlain));
