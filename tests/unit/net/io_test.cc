@@ -518,27 +518,6 @@ TEST_F(IoThreads, AnswerHttpAndRedis) {
   (*opened)->stop(0s);
 }
 
-TEST(IoAddress, IsTakenApart) {
-  EXPECT_EQ(parse_address("127.0.0.1:80")->host, "127.0.0.1");
-  EXPECT_EQ(parse_address("127.0.0.1:80")->port, 80);
-  EXPECT_EQ(parse_address("[::1]:0")->host, "::1");
-  EXPECT_EQ(parse_address("unix:/a/b")->path, "/a/b");
-  EXPECT_EQ(parse_address("localhost:65535")->port, 65535);
-  for (const char* bad : {"", "80", "host", "host:", ":80", "h:65536", "h:-1", "h:1x", "::1:80", "[]:1", "unix:"}) {
-    EXPECT_FALSE(parse_address(bad)) << bad;
-  }
-  EXPECT_EQ(parse_address("h:x").error().message, "a port must be a number from 0 to 65535, got \"h:x\"");
-}
-
-TEST(IoAddress, IsOrIsNotThisMachines) {
-  for (const char* own : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "unix:/x", "[::ffff:127.0.0.1]:1"}) {
-    EXPECT_TRUE(is_loopback(*parse_address(own))) << own;
-  }
-  for (const char* other : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "localhost.example:1", "128.0.0.1:1"}) {
-    EXPECT_FALSE(is_loopback(*parse_address(other))) << other;
-  }
-}
-
 // Certificates are made once, by the openssl command.
 class IoThreadsTls : public IoThreads {
  protected:

@@ -191,7 +191,7 @@ TEST_F(ConfigTest, SaysWhatMustHoldAndWhatCame) {
   sources.flags = {{"listen.http", "x"}};
   EXPECT_THAT(wrong(sources), HasSubstr("command line: listen.http: an address must be"));
   sources.flags = {{"listen.htp", "x"}};
-  EXPECT_EQ(wrong(sources), "command line: unknown key \"listen.htp\"");
+  EXPECT_EQ(wrong(sources), "command line: unknown key \"listen.htp\", did you mean \"listen.http\"?");
   sources = {};
   sources.file = "/nowhere/headgate.yaml";
   EXPECT_EQ(wrong(sources), "/nowhere/headgate.yaml: there is no such file");
