@@ -359,11 +359,16 @@ class Commands final : public net::RespCommands {
                     service_.engine->open_leases(), service_.engine->waiting()));
   }
 
-  // Load generators ask for a few settings of Redis first: none of them exist here.
+  // Load generators ask how durable a Redis is before they begin; nothing else of Redis's settings exists here.
   void config(Args args, RespWriter& reply, RespContext&) {
     if (!is_word(args[1], "GET"))
       return reply.error("ERR CONFIG knows GET only; settings are in the server's own file");
-    reply.map(0);
+    const bool save = args.size() > 2 && is_word(args[2], "SAVE");
+    const bool append = args.size() > 2 && is_word(args[2], "APPENDONLY");
+    reply.map(save || append ? 1 : 0);
+    if (!save && !append) return;
+    reply.bulk(save ? "save" : "appendonly");
+    reply.bulk(save ? "" : "no");
   }
 
   void quit(Args, RespWriter& reply, RespContext& context) {
