@@ -8,7 +8,8 @@ namespace headgate::net {
 namespace {
 
 constexpr int kReadsAtOnce = 4;                    // before others get their turn
-constexpr std::size_t kKeptOut = 4 << 10;          // capacity of `out` that is kept for the next answer
+constexpr std::size_t kKeptOut = 64 << 10;         // capacity of `out` that is kept for the next answer
+constexpr Nanos kQuiet{std::chrono::seconds{2}};   // after so long without a byte, none is
 constexpr Nanos kLinger{std::chrono::seconds{2}};  // for a peer to read our last words
 constexpr std::uint32_t kHear = EPOLLIN | EPOLLRDHUP;
 
@@ -288,6 +289,7 @@ void Connection::tick(Nanos now, bool whole_second) {
     return time_out(now);
   }
   if (!whole_second) return;
+  if (session_->out.empty() && session_->out.capacity() > 0 && now - heard_ > kQuiet) std::string().swap(session_->out);
   session_->tick(now);
   if (!session_->out.empty() || session_->close || session_->successor) advance(now);
 }
