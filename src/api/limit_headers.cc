@@ -2,40 +2,38 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <string_view>
+
+#include "base/pen.h"
 
 namespace headgate::api {
 namespace {
 
+using base::Pen;
 using engine::CheckDecision;
 using engine::Judged;
 
 constexpr std::int64_t kMostInteger = 999'999'999'999'999;  // of a structured field
 constexpr std::int64_t kNanosPerSecond = 1'000'000'000;
 
-void append_integer(std::int64_t number, std::string& out) {
-  std::array<char, 24> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), std::min(number, kMostInteger)).ptr;
-  out.append(text.data(), static_cast<std::size_t>(end - text.data()));
-}
+void write_integer(std::int64_t number, Pen& pen) { pen.number(std::min(number, kMostInteger)); }
 
 std::int64_t seconds_rounded_up(Nanos span) noexcept { return (span.count() + kNanosPerSecond - 1) / kNanosPerSecond; }
 
 // A structured-field string: printable ASCII only, with quotes and backslashes escaped. Ids need neither.
-void append_string(std::string_view text, std::string& out) {
+void write_string(std::string_view text, Pen& pen) {
   const auto plain = [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; };
-  out += '"';
+  pen.put('"');
   if (std::all_of(text.begin(), text.end(), plain)) {
-    out += text;
+    pen.text(text);
   } else {
     for (const char c : text) {
-      if (c == '"' || c == '\\') out += '\\';
-      out += c >= 0x20 && c < 0x7F ? c : '?';
+      if (c == '"' || c == '\\') pen.put('\\');
+      pen.put(c >= 0x20 && c < 0x7F ? c : '?');
     }
   }
-  out += '"';
+  pen.put('"');
 }
 
 // Over how long `limit` is admitted; 0: there is no such span.
@@ -91,15 +89,21 @@ Item item_of(const CheckDecision& decision, const Judged& judged) noexcept {
   return item;
 }
 
+void write_retry_after(Nanos span, Pen& pen) {
+  pen.put("Retry-After: ");
+  write_integer(std::max<std::int64_t>(1, seconds_rounded_up(span)), pen);
+  pen.put("\r\n");
+}
+
 }  // namespace
 
 void append_retry_after(Nanos span, std::string& out) {
-  out += "Retry-After: ";
-  append_integer(std::max<std::int64_t>(1, seconds_rounded_up(span)), out);
-  out += "\r\n";
+  Pen pen(out);
+  write_retry_after(span, pen);
 }
 
 void append_limit_headers(const CheckDecision& decision, std::string& out) {
+  Pen pen(out);
   std::array<Item, kMostItems> items;
   std::size_t count = 0;
   for (std::size_t i = 0; i < decision.judged.size() && count < kMostItems; ++i) {
@@ -109,46 +113,46 @@ void append_limit_headers(const CheckDecision& decision, std::string& out) {
     if (item.outcome != nullptr) items[count++] = item;
   }
   if (count > 0) {
-    out += "RateLimit-Policy: ";
+    pen.put("RateLimit-Policy: ");
     for (std::size_t i = 0; i < count; ++i) {
       const Item& item = items[i];
-      if (i > 0) out += ", ";
-      append_string(item.policy->id, out);
-      out += ";q=";
-      append_integer(item.outcome->limit, out);
+      if (i > 0) pen.put(", ");
+      write_string(item.policy->id, pen);
+      pen.put(";q=");
+      write_integer(item.outcome->limit, pen);
       if (const std::int64_t window = window_seconds(*item.limit); window > 0) {
-        out += ";w=";
-        append_integer(window, out);
+        pen.put(";w=");
+        write_integer(window, pen);
       }
       const bool slots = item.limit->strategy() == Strategy::kConcurrency;
       if (slots || item.policy->unit == "requests") continue;
-      out += ";headgate-unit=";
-      append_string(item.policy->unit, out);
-      if (item.scale != 1) out += ";headgate-scale=1000000";
+      pen.put(";headgate-unit=");
+      write_string(item.policy->unit, pen);
+      if (item.scale != 1) pen.put(";headgate-scale=1000000");
     }
-    out += "\r\nRateLimit: ";
+    pen.put("\r\nRateLimit: ");
     for (std::size_t i = 0; i < count; ++i) {
       const Item& item = items[i];
-      if (i > 0) out += ", ";
-      append_string(item.policy->id, out);
-      out += ";r=";
-      append_integer(std::max<Units>(0, item.outcome->remaining), out);
-      out += ";t=";
-      append_integer(seconds_rounded_up(item.outcome->reset_after), out);
+      if (i > 0) pen.put(", ");
+      write_string(item.policy->id, pen);
+      pen.put(";r=");
+      write_integer(std::max<Units>(0, item.outcome->remaining), pen);
+      pen.put(";t=");
+      write_integer(seconds_rounded_up(item.outcome->reset_after), pen);
     }
-    out += "\r\n";
+    pen.put("\r\n");
   }
   if (decision.limit > 0) {
     constexpr double kMost = 9e14;
-    out += "X-RateLimit-Limit: ";
-    append_integer(static_cast<std::int64_t>(std::min(decision.limit, kMost)), out);
-    out += "\r\nX-RateLimit-Remaining: ";
-    append_integer(static_cast<std::int64_t>(std::clamp(decision.remaining, 0.0, kMost)), out);
-    out += "\r\nX-RateLimit-Reset: ";
-    append_integer(seconds_rounded_up(decision.reset_time()), out);
-    out += "\r\n";
+    pen.put("X-RateLimit-Limit: ");
+    write_integer(static_cast<std::int64_t>(std::min(decision.limit, kMost)), pen);
+    pen.put("\r\nX-RateLimit-Remaining: ");
+    write_integer(static_cast<std::int64_t>(std::clamp(decision.remaining, 0.0, kMost)), pen);
+    pen.put("\r\nX-RateLimit-Reset: ");
+    write_integer(seconds_rounded_up(decision.reset_time()), pen);
+    pen.put("\r\n");
   }
-  if (!decision.allowed && decision.retry_after != kNever) append_retry_after(decision.retry_after, out);
+  if (!decision.allowed && decision.retry_after != kNever) write_retry_after(decision.retry_after, pen);
 }
 
 }  // namespace headgate::api

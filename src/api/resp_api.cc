@@ -142,12 +142,11 @@ class Commands final : public net::RespCommands {
     answered.protocol = observe::Protocol::kResp;
     answered.allowed = allowed;
     service_.traffic->add(answered, service_.clock->wall(context.now()));
-    reply.array(5);
-    reply.integer(allowed ? 0 : 1);
-    reply.integer(decision->limit);
-    reply.integer(decision->remaining);
-    reply.integer(allowed || decision->retry_after == kNever ? -1 : cell_seconds(decision->retry_after));
-    reply.integer(cell_seconds(decision->reset_after));
+    const std::array<std::int64_t, 5> five{
+        allowed ? 0 : 1, decision->limit, decision->remaining,
+        allowed || decision->retry_after == kNever ? -1 : cell_seconds(decision->retry_after),
+        cell_seconds(decision->reset_after)};
+    reply.integers(five);
   }
 
   void check(Args args, RespWriter& reply, RespContext& context) {

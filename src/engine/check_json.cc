@@ -4,32 +4,21 @@
 
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
+#include <utility>
+
+#include "base/pen.h"
 
 namespace headgate::engine {
 namespace {
+
+using base::Pen;
 
 constexpr std::int64_t kNanosPerMilli = 1'000'000;
 
 std::int64_t millis_rounded_up(Nanos span) noexcept { return (span.count() + kNanosPerMilli - 1) / kNanosPerMilli; }
 
-void append_key(std::string_view key, std::string& out) {
-  out += ",\"";
-  out += key;
-  out += "\":";
-}
-
-void append_integer(std::int64_t number, std::string& out) {
-  std::array<char, 24> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
-  out.append(text.data(), end);
-}
-
-void append_millis(std::string_view key, Nanos span, std::string& out) {
-  append_key(key, out);
-  append_integer(millis_rounded_up(span), out);
-}
+constexpr double kExactBelow = 9e15;  // whole numbers that a double has exactly
 
 // Which bytes JSON text may not have as they are.
 constexpr std::array<bool, 256> kEscaped = [] {
@@ -39,18 +28,54 @@ constexpr std::array<bool, 256> kEscaped = [] {
   return escaped;
 }();
 
-void append_policy_ids(const CheckDecision& decision, std::string& out) {
-  append_key("policy_ids", out);
-  out += '[';
+void write_text(std::string_view text, Pen& pen) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  pen.put('"');
+  std::size_t begin = 0;  // of what has not been written yet; most text is written in one piece
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (!kEscaped[byte]) continue;
+    pen.text(text.substr(begin, i - begin));
+    begin = i + 1;
+    switch (text[i]) {
+      case '"': pen.put("\\\""); break;
+      case '\\': pen.put("\\\\"); break;
+      case '\n': pen.put("\\n"); break;
+      case '\r': pen.put("\\r"); break;
+      case '\t': pen.put("\\t"); break;
+      default:
+        pen.put("\\u00");
+        pen.put(kDigits[byte >> 4]);
+        pen.put(kDigits[byte & 15]);
+    }
+  }
+  pen.text(text.substr(begin));
+  pen.put('"');
+}
+
+void write_number(double number, Pen& pen) {
+  if (std::abs(number) < kExactBelow && number == static_cast<double>(static_cast<std::int64_t>(number))) {
+    pen.number(static_cast<std::int64_t>(number));
+  } else if (std::isfinite(number)) {
+    pen.fraction(number);
+  } else {
+    pen.put("null");
+  }
+}
+
+void write_millis(Nanos span, Pen& pen) { pen.number(millis_rounded_up(span)); }
+
+void write_policy_ids(const CheckDecision& decision, Pen& pen) {
+  pen.put(",\"policy_ids\":[");
   for (std::size_t i = 0; i < decision.judged.size(); ++i) {
     const std::uint32_t policy = decision.judged[i].policy;
     bool before = false;  // for the parent, or for the check itself
     for (std::size_t j = 0; j < i && !before; ++j) before = decision.judged[j].policy == policy;
     if (before) continue;
-    if (i > 0) out += ',';
-    append_json_text(decision.policy(policy).id, out);
+    if (i > 0) pen.put(',');
+    write_text(decision.policy(policy).id, pen);
   }
-  out += ']';
+  pen.put(']');
 }
 
 std::string warning_text(const Warning& warning, const policy::Policy& policy) {
@@ -70,24 +95,25 @@ std::string warning_text(const Warning& warning, const policy::Policy& policy) {
   return left;
 }
 
-void append_warnings(const CheckDecision& decision, std::string& out) {
-  append_key("warnings", out);
-  out += '[';
+void write_warnings(const CheckDecision& decision, Pen& pen) {
+  pen.put(",\"warnings\":[");
+  bool first = true;
   for (const Warning& warning : decision.warnings) {
     const policy::Policy& policy = decision.policy(warning.policy);
-    out += out.back() == '[' ? "{\"policy_id\":" : ",{\"policy_id\":";
-    append_json_text(policy.id, out);
-    append_key("kind", out);
-    append_json_text(to_string(warning.kind), out);
-    append_key("remaining", out);
-    append_json_number(to_millionths(warning.remaining), out);
-    append_key("capacity", out);
-    append_json_number(to_millionths(warning.capacity), out);
-    append_key("message", out);
-    append_json_text(warning_text(warning, policy), out);
-    out += '}';
+    if (!std::exchange(first, false)) pen.put(',');
+    pen.put("{\"policy_id\":");
+    write_text(policy.id, pen);
+    pen.put(",\"kind\":");
+    write_text(to_string(warning.kind), pen);
+    pen.put(",\"remaining\":");
+    write_number(to_millionths(warning.remaining), pen);
+    pen.put(",\"capacity\":");
+    write_number(to_millionths(warning.capacity), pen);
+    pen.put(",\"message\":");
+    write_text(warning_text(warning, policy), pen);
+    pen.put('}');
   }
-  out += ']';
+  pen.put(']');
 }
 
 }  // namespace
@@ -100,7 +126,7 @@ Result<void> MessageReader::only(FieldSet allowed, std::string_view what) const 
 
 void MessageReader::append_id(std::string& out) const {
   if (!fields_.has(Field::kId)) return;
-  append_key("id", out);
+  out += ",\"id\":";
   if (fields_.id.kind == Scalar::Kind::kText) {
     append_json_text(fields_.id.text, out);
   } else {
@@ -109,113 +135,95 @@ void MessageReader::append_id(std::string& out) const {
 }
 
 void append_json_text(std::string_view text, std::string& out) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  out += '"';
-  std::size_t begin = 0;  // of what has not been written yet; most text is written in one piece
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (!kEscaped[byte]) continue;
-    out.append(text, begin, i - begin);
-    begin = i + 1;
-    switch (text[i]) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      default:
-        out += "\\u00";
-        out += kDigits[byte >> 4];
-        out += kDigits[byte & 15];
-    }
-  }
-  out.append(text, begin);
-  out += '"';
+  Pen pen(out);
+  write_text(text, pen);
 }
 
 void append_json_number(double number, std::string& out) {
-  constexpr double kExactBelow = 9e15;
-  if (!std::isfinite(number)) {
-    out += "null";
-    return;
-  }
-  std::array<char, 32> text;
-  const bool whole = number == std::floor(number) && std::abs(number) < kExactBelow;
-  const auto end = whole ? std::to_chars(text.data(), text.data() + text.size(), static_cast<std::int64_t>(number)).ptr
-                         : std::to_chars(text.data(), text.data() + text.size(), number).ptr;
-  out.append(text.data(), end);
+  Pen pen(out);
+  write_number(number, pen);
 }
 
 double to_millionths(double amount) noexcept {
   constexpr double kMillion = 1e6;
   constexpr double kNoisyBelow = 1e9;  // from here on a double has no millionths to be wrong about
+  if (amount == std::floor(amount)) return amount;
   return std::abs(amount) < kNoisyBelow ? std::round(amount * kMillion) / kMillion : amount;
 }
 
 void append_json(const CheckDecision& decision, std::string& out, const DecisionFormat& format) {
+  Pen pen(out);
   if (decision.why == Why::kInvalid) {
-    out += R"({"error":"invalid_check","message":)";
-    append_json_text(decision.problem, out);
-    out += '}';
+    pen.put(R"({"error":"invalid_check","message":)");
+    write_text(decision.problem, pen);
+    pen.put('}');
     return;
   }
-  out += decision.allowed ? R"({"allowed":true,"action":)" : R"({"allowed":false,"action":)";
-  append_json_text(decision.action_text(), out);
-  append_key("reason", out);
-  if (const std::string_view fixed = decision.fixed_reason(); !fixed.empty()) {
-    append_json_text(fixed, out);
+  if (decision.allowed) {
+    pen.put(R"({"allowed":true,"action":")");
   } else {
-    append_json_text(decision.reason(), out);
+    pen.put(R"({"allowed":false,"action":")");
+  }
+  pen.text(decision.action_text());
+  pen.put(R"(","reason":)");
+  if (const std::string_view fixed = decision.fixed_reason(); !fixed.empty()) {
+    write_text(fixed, pen);
+  } else {
+    write_text(decision.reason(), pen);
   }
   if (!decision.allowed) {
     if (const policy::Policy* by = decision.denied_by()) {
-      append_key("policy_id", out);
-      append_json_text(by->id, out);
+      pen.put(R"(,"policy_id":)");
+      write_text(by->id, pen);
       if (!by->message.empty()) {
-        append_key("message", out);
-        append_json_text(by->message, out);
+        pen.put(R"(,"message":)");
+        write_text(by->message, pen);
       }
     }
     if (!decision.error().empty()) {
-      append_key("error", out);
-      append_json_text(decision.error(), out);
+      pen.put(R"(,"error":)");
+      write_text(decision.error(), pen);
     }
   }
-  append_policy_ids(decision, out);
+  write_policy_ids(decision, pen);
   // No limit is zero: there was none to speak of.
-  const bool limited = decision.limit > 0;
-  for (const auto& [key, number] : {std::pair{"limit", decision.limit}, {"remaining", decision.remaining}}) {
-    append_key(key, out);
-    if (limited) {
-      append_json_number(to_millionths(number), out);
-    } else {
-      out += "null";
-    }
-  }
-  append_millis("reset_time", decision.reset_time(), out);
-  if (decision.retry_after == kNever) {
-    append_key("retry_after_ms", out);
-    out += "-1";
+  if (decision.limit > 0) {
+    pen.put(R"(,"limit":)");
+    write_number(to_millionths(decision.limit), pen);
+    pen.put(R"(,"remaining":)");
+    write_number(to_millionths(decision.remaining), pen);
   } else {
-    append_millis("retry_after_ms", decision.allowed ? Nanos{0} : decision.retry_after, out);
+    pen.put(R"(,"limit":null,"remaining":null)");
+  }
+  pen.put(R"(,"reset_time":)");
+  write_millis(decision.reset_time(), pen);
+  pen.put(R"(,"retry_after_ms":)");
+  if (decision.retry_after == kNever) {
+    pen.put("-1");
+  } else {
+    write_millis(decision.allowed ? Nanos{0} : decision.retry_after, pen);
   }
   const bool waited_too = format.add_wait && decision.allowed;
-  append_millis("delay_ms", decision.delay + (waited_too ? decision.waited : Nanos{0}), out);
-  if (decision.waited > Nanos{0}) append_millis("waited_ms", decision.waited, out);
-  append_key("throttle_factor", out);
-  append_json_number(decision.throttle_factor, out);
+  pen.put(R"(,"delay_ms":)");
+  write_millis(decision.delay + (waited_too ? decision.waited : Nanos{0}), pen);
+  if (decision.waited > Nanos{0}) {
+    pen.put(R"(,"waited_ms":)");
+    write_millis(decision.waited, pen);
+  }
+  pen.put(R"(,"throttle_factor":)");
+  write_number(decision.throttle_factor, pen);
   if (!decision.tier.empty()) {
-    append_key("tier", out);
-    append_json_text(decision.tier, out);
+    pen.put(R"(,"tier":)");
+    write_text(decision.tier, pen);
   }
-  append_warnings(decision, out);
-  append_key("lease", out);
+  write_warnings(decision, pen);
   if (decision.lease.empty()) {
-    out += "null";
+    pen.put(R"(,"lease":null})");
   } else {
-    append_json_text(format.lease.empty() ? std::string_view(decision.lease) : format.lease, out);
+    pen.put(R"(,"lease":)");
+    write_text(format.lease.empty() ? std::string_view(decision.lease) : format.lease, pen);
+    pen.put('}');
   }
-  out += '}';
 }
 
 }  // namespace headgate::engine

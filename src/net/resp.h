@@ -23,8 +23,9 @@ class RespWriter {
   void bulk(std::string_view text);    // $2 OK
   void null();                         // $-1, or _ in version 3
   void array(std::size_t count);       // *n: that many replies follow
-  void map(std::size_t pairs);         // %n in version 3, else *2n
-  void boolean(bool value);            // #t in version 3, else :1
+  void integers(std::span<const std::int64_t> values);  // an array of them, in one go
+  void map(std::size_t pairs);                          // %n in version 3, else *2n
+  void boolean(bool value);                             // #t in version 3, else :1
   [[nodiscard]] int version() const noexcept { return version_; }
   void set_version(int version) noexcept { version_ = version; }
 

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/pen.h"
 #include "net/resp.h"
 
 namespace headgate::net {
@@ -47,6 +48,21 @@ void RespWriter::bulk(std::string_view text) {
 
 void RespWriter::null() { out_ += version_ >= 3 ? "_\r\n" : "$-1\r\n"; }
 void RespWriter::array(std::size_t count) { append_line(out_, '*', count); }
+
+void RespWriter::integers(std::span<const std::int64_t> values) {
+  base::Pen pen(out_);
+  pen.put('*');
+  pen.number(static_cast<std::int64_t>(values.size()));
+  for (const std::int64_t value : values) {
+    pen.put("\r\n:");
+    if (value >= 0 && value < 10) {
+      pen.put(static_cast<char>('0' + value));
+    } else {
+      pen.number(value);
+    }
+  }
+  pen.put("\r\n");
+}
 
 void RespWriter::map(std::size_t pairs) {
   if (version_ >= 3) {
