@@ -90,6 +90,10 @@ class Commands final : public net::RespCommands {
     }
   }
 
+  void soon(Args args) noexcept override {
+    if (args.size() > 1 && is_word(args[0], "CL.THROTTLE")) service_.engine->expect_throttle(args[1]);
+  }
+
  private:
   static constexpr std::size_t kAny = 1024;
   struct Entry {

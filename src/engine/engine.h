@@ -119,6 +119,8 @@ class Engine {
   // CL.THROTTLE: a bucket as redis-cell has it. Different numbers for one key go on from what was used, as they do
   // there. A quantity of 0 looks and charges nothing. An Error: the numbers make no bucket.
   [[nodiscard]] Result<Decision> throttle(Nanos now, std::string_view key, const Gcra& bucket, Units quantity);
+  // Fetches ahead what throttle() of that key will need.
+  void expect_throttle(std::string_view key) const noexcept;
   // Any strategy but concurrency; other numbers are another cell.
   struct OwnLimit {
     std::string_view space;  // keeps the keys of different askers apart

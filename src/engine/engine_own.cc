@@ -45,6 +45,12 @@ class Buckets {
   std::array<Entry, 64> entries_;
 };
 
+// Keeps keys of CL.THROTTLE apart from those of policies.
+base::Hash128 throttle_cell(const base::Hash128& key) noexcept {
+  constexpr base::Hash128 kSpace{0x48656164676174D5u, 0x436C54687274746Cu};
+  return base::mix(kSpace, key);
+}
+
 Decision decision_of(const core::Outcome& outcome) noexcept {
   Decision decision;
   decision.limit = outcome.limit;
@@ -87,8 +93,7 @@ Result<Decision> Engine::throttle(Nanos now, std::string_view key, const Gcra& b
   if (quantity < 0) {
     return Error{ErrorCode::kInvalidArgument, "quantity must be at least 0, got " + std::to_string(quantity)};
   }
-  static constexpr base::Hash128 kSpace{0x48656164676174D5u, 0x436C54687274746Cu};
-  const base::Hash128 cell = base::mix(kSpace, hasher_(key));
+  const base::Hash128 cell = throttle_cell(hasher_(key));
   bool done = false;
   const core::Outcome outcome = store_.try_one(cell, *live, quantity, now, 0, done);
   if (done) [[likely]]
@@ -98,6 +103,11 @@ Result<Decision> Engine::throttle(Nanos now, std::string_view key, const Gcra& b
   charge.limit = live;
   charge.cost = quantity;
   return apply_own(now, charge, Use::kCharge);
+}
+
+void Engine::expect_throttle(std::string_view key) const noexcept {
+  const base::Hash128 cell = throttle_cell(hasher_(key));
+  store_.prefetch({&cell, 1}, Strategy::kGcra);
 }
 
 Decision Engine::check_own(Nanos now, const OwnLimit& own, Units cost, Use use) {

@@ -60,6 +60,9 @@ class RespCommands {
   // Writes exactly one reply (or calls later()). REQUIRES: args is not empty. Text is borrowed; bytes after
   // `args.back()` need not be readable.
   virtual void command(std::span<const std::string_view> args, RespWriter& reply, RespContext& context) noexcept = 0;
+  // This one follows the command that is about to be given, if nothing comes between: what it needs may be fetched
+  // meanwhile.
+  virtual void soon(std::span<const std::string_view> /*args*/) noexcept {}
 };
 
 struct RespLimits {

@@ -127,19 +127,25 @@ std::size_t RespSession::answer_all(std::string_view data) {
     parser_ = Spare<RespParser>::take();
     parser_->begin();
   }
-  while (used < data.size()) {
+  // One command is read ahead of the one that is answered, so that memory may be fetched meanwhile.
+  std::unique_ptr<RespParser> ahead = Spare<RespParser>::take();
+  RespParser::Step step = parser_->parse(data, limits_);
+  bool partial = step == RespParser::Step::kMore && !data.empty();
+  while (step != RespParser::Step::kMore) {
     if (out.size() > kMaxWaiting) {
       paused = true;
       break;
     }
-    const RespParser::Step step = parser_->parse(data.substr(used), limits_);
-    if (step == RespParser::Step::kMore) return used;
     if (step == RespParser::Step::kRefused) {
       writer.error("ERR Protocol error: " + parser_->problem());
       close = true;
       break;
     }
-    used += parser_->size();
+    const std::size_t after = used + parser_->size();
+    ahead->begin();
+    const RespParser::Step next = ahead->parse(data.substr(after), limits_);
+    if (next == RespParser::Step::kWhole && !ahead->args().empty()) commands_->soon(ahead->args());
+    used = after;
     const std::vector<std::string_view>& args = parser_->args();
     if (!args.empty()) {
       if (parser_->is_inline() && (same_word(args[0], "post") || same_word(args[0], "host:"))) {
@@ -154,9 +160,12 @@ std::size_t RespSession::answer_all(std::string_view data) {
         break;
       }
     }
-    parser_->begin();
+    std::swap(parser_, ahead);
+    step = next;
+    partial = step == RespParser::Step::kMore && used < data.size();
   }
-  Spare<RespParser>::give_back(std::move(parser_));
+  Spare<RespParser>::give_back(std::move(ahead));
+  if (!partial || paused || close) Spare<RespParser>::give_back(std::move(parser_));
   return used;
 }
 
