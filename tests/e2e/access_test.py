@@ -138,8 +138,12 @@ class BadSenders(unittest.TestCase):
             closed = 0
             for connection in extra:
                 connection.settimeout(1)
-                with contextlib.suppress(TimeoutError, ConnectionResetError):
+                try:
                     closed += connection.recv(1) == b""
+                except ConnectionResetError:
+                    closed += 1
+                except TimeoutError:
+                    pass  # one that was let in
             self.assertGreaterEqual(closed, 10)
             for connection in held + extra:
                 connection.close()
