@@ -12,6 +12,7 @@
 
 #include "api/origin.h"
 #include "api/sign_in.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "headgate/limiter.h"
 
@@ -41,12 +42,6 @@ bool same_name(std::string_view a, std::string_view lower) noexcept {
                     [](char x, char y) { return (x >= 'A' && x <= 'Z' ? static_cast<char>(x - 'A' + 'a') : x) == y; });
 }
 
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 // A header that must not be given twice, since whoever stands in front may have believed the other one.
 struct OneHeader {
   int count = 0;
@@ -56,7 +51,7 @@ OneHeader find_header(const net::HttpRequest& request, std::string_view lower) n
   OneHeader found;
   for (const net::Header& header : request.headers) {
     if (!same_name(header.name, lower)) continue;
-    if (found.count++ == 0) found.value = trimmed(header.value);
+    if (found.count++ == 0) found.value = base::trimmed(header.value);
   }
   return found;
 }
@@ -65,7 +60,7 @@ OneHeader find_header(const net::HttpRequest& request, std::string_view lower) n
 std::optional<std::string_view> bearer(std::string_view value) noexcept {
   constexpr std::string_view kScheme = "bearer ";
   if (value.size() <= kScheme.size() || !same_name(value.substr(0, kScheme.size()), kScheme)) return std::nullopt;
-  const std::string_view secret = trimmed(value.substr(kScheme.size()));
+  const std::string_view secret = base::trimmed(value.substr(kScheme.size()));
   if (secret.empty() || secret.find_first_of(" \t,") != std::string_view::npos) return std::nullopt;
   return secret;
 }
@@ -78,7 +73,7 @@ bool any_session_cookie(const net::HttpRequest& request, Visit visit) {
     std::string_view rest = header.value;
     while (!rest.empty()) {
       const std::size_t end = std::min(rest.find(';'), rest.size());
-      const std::string_view pair = trimmed(rest.substr(0, end));
+      const std::string_view pair = base::trimmed(rest.substr(0, end));
       rest.remove_prefix(std::min(end + 1, rest.size()));
       const std::size_t equals = pair.find('=');
       if (equals != std::string_view::npos && pair.substr(0, equals) == kCookie && visit(pair.substr(equals + 1))) {

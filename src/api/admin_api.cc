@@ -15,8 +15,6 @@ namespace {
 constexpr std::int64_t kMostEntries = 1'000;
 constexpr std::int64_t kLongestTtlMs = std::int64_t{3650} * 24 * 3600 * 1000;
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
 Json emergency_json(const control::Emergency& state) {
   const bool on = state.active;
   return {{"active", on},

@@ -212,10 +212,11 @@ void get_overview(Call& call) {
 }
 
 void get_history(Call& call) {
-  constexpr std::int64_t kDayMs = std::int64_t{24} * 3600 * 1000;
+  constexpr std::int64_t kHourMs = 3'600'000;
+  constexpr std::int64_t kDayMs = 24 * kHourMs;
   constexpr std::int64_t kMostPoints = 10'000;
   const std::int64_t now = millis(call.wall());
-  const auto since = query_number(call, "since", std::max<std::int64_t>(0, now - 3600 * 1000), {0, 1LL << 52});
+  const auto since = query_number(call, "since", std::max<std::int64_t>(0, now - kHourMs), {0, 1LL << 52});
   if (!since) return;
   const auto step = query_number(call, "step", 10'000, {1'000, kDayMs});
   if (!step) return;

@@ -92,6 +92,7 @@ void refuse(const net::HttpRequest& request, net::HttpReply& reply, const Refusa
 [[nodiscard]] std::string text_of(const Json& json);
 // The body of a call as an object with no other fields than these; nullopt: it has been answered with 400.
 [[nodiscard]] std::optional<Json> body_of(const Call& call, std::span<const std::string_view> fields);
+[[nodiscard]] inline Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 // A number that is whole where it can be, and has no noise.
 [[nodiscard]] Json number_json(double number);
 // Epoch milliseconds, or a span's, rounded down.

@@ -35,8 +35,6 @@ std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
   return number;
 }
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
 Json alert_json(const Alert& alert) {
   const bool seen = !alert.acknowledged_by.empty();
   return {{"id", alert.notice.id},

@@ -11,6 +11,7 @@
 
 #include "api/asking.h"
 #include "api/limit_headers.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
 
@@ -18,12 +19,6 @@ namespace headgate::api {
 namespace {
 
 constexpr std::string_view kQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 bool is_address(std::string_view text) noexcept {
   constexpr std::size_t kLongest = 64;
@@ -38,7 +33,7 @@ std::string_view client_ip(const net::HttpRequest& request) noexcept {
   if (request.peer->loopback) {
     const std::string_view hops = request.header("x-forwarded-for");
     const std::size_t comma = hops.rfind(',');
-    const std::string_view last = trimmed(comma == std::string_view::npos ? hops : hops.substr(comma + 1));
+    const std::string_view last = base::trimmed(comma == std::string_view::npos ? hops : hops.substr(comma + 1));
     if (is_address(last)) return last;
     if (const std::string_view real = request.header("x-real-ip"); is_address(real)) return real;
   }
@@ -81,14 +76,14 @@ bool costs_of(std::string_view text, std::array<Cost, kMaxCosts>& costs, std::si
   count = 0;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
-    std::string_view each = trimmed(text.substr(0, comma));
+    std::string_view each = base::trimmed(text.substr(0, comma));
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
     if (count == costs.size()) return false;
     Cost& cost = costs[count++];
     cost.unit = "requests";
     if (const std::size_t equals = each.find('='); equals != std::string_view::npos) {
-      cost.unit = trimmed(each.substr(0, equals));
-      each = trimmed(each.substr(equals + 1));
+      cost.unit = base::trimmed(each.substr(0, equals));
+      each = base::trimmed(each.substr(equals + 1));
     }
     const char* end = each.data() + each.size();
     const auto read = std::from_chars(each.data(), end, cost.amount);

@@ -95,9 +95,9 @@ std::string no_such_path(std::string_view path) {
 
 std::string new_request_id() { return fmt::format("{:016x}", base::random_seed()); }
 
-class Handler final : public HttpApi {
+class Routing final : public HttpApi {
  public:
-  Handler(Service& service, Policies& policies, HttpApiOptions options)
+  Routing(Service& service, Policies& policies, HttpApiOptions options)
       : context_{service,
                  policies,
                  std::move(options),
@@ -114,9 +114,9 @@ class Handler final : public HttpApi {
     if (context_.options.started == Nanos{0}) context_.options.started = service.clock->wall(service.clock->now());
   }
 
-  ~Handler() override { context_.keeper->detach(); }
-  Handler(const Handler&) = delete;
-  Handler& operator=(const Handler&) = delete;
+  ~Routing() override { context_.keeper->detach(); }
+  Routing(const Routing&) = delete;
+  Routing& operator=(const Routing&) = delete;
 
   void handle(const net::HttpRequest& request, net::HttpReply& reply) noexcept override {
     Answering answering(reply);
@@ -221,7 +221,7 @@ void handle_websocket(Call& call) {
 }
 
 std::unique_ptr<HttpApi> make_http_api(Service& service, Policies& policies, HttpApiOptions options) {
-  return std::make_unique<Handler>(service, policies, std::move(options));
+  return std::make_unique<Routing>(service, policies, std::move(options));
 }
 
 }  // namespace headgate::api

@@ -212,6 +212,7 @@ void put_whitelist(Call& call) {
   const std::lock_guard guard(call.context.settings_mutex);
   const std::vector<std::string> old = listed(service);
   std::vector<state::Setting> settings;
+  settings.reserve(old.size() + names.size());
   for (const std::string& agent : old) settings.push_back({"exempt", agent, std::nullopt});
   for (const std::string& agent : names) settings.push_back({"exempt", agent, "true"});
   state::AuditEntry entry = entry_of(call, "whitelist.replace", "");

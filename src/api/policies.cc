@@ -13,8 +13,8 @@ namespace {
 
 using policy::Problem;
 
-constexpr std::string_view kSection = "policy";
-constexpr std::string_view kKey = "layers";
+constexpr std::string_view kPolicySection = "policy";
+constexpr std::string_view kPolicyKey = "layers";
 constexpr std::string_view kBeforeJson = "{\"policies\":[";
 constexpr std::string_view kBeforeYaml = "policies:\n  -\n";
 constexpr std::string_view kIndent = "    ";
@@ -210,8 +210,8 @@ Policies::Changed Policies::apply_locked(Layers next, const Change& change) {
 
 std::vector<state::Setting> Policies::settings_locked(const Layers& next) const {
   state::Setting setting;
-  setting.section = kSection;
-  setting.key = kKey;
+  setting.section = kPolicySection;
+  setting.key = kPolicyKey;
   const bool nothing = next.from_files && next.policies.empty() && next.deleted.empty() && !next.tiers;
   if (!nothing) setting.value = layers_json(next, false);
   return {std::move(setting)};
@@ -220,8 +220,8 @@ std::vector<state::Setting> Policies::settings_locked(const Layers& next) const 
 Policies::Changed Policies::start() {
   const std::lock_guard guard(mutex_);
   Layers next;
-  for (const state::Setting& setting : service_.database->settings(kSection)) {
-    if (setting.key != kKey || !setting.value) continue;
+  for (const state::Setting& setting : service_.database->settings(kPolicySection)) {
+    if (setting.key != kPolicyKey || !setting.value) continue;
     Result<Layers> kept = layers_of(*setting.value);
     if (!kept) return failed(kept.error());
     next = *std::move(kept);

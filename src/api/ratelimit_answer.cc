@@ -15,7 +15,7 @@ using Unit = RateLimitResponse::RateLimit::Unit;
 using engine::CheckDecision;
 using engine::Judged;
 
-constexpr std::int64_t kNanosPerSecond = 1'000'000'000;
+constexpr std::int64_t kSecondNanos = 1'000'000'000;
 
 std::uint32_t clamped(double amount) noexcept {
   constexpr double kMost = std::numeric_limits<std::uint32_t>::max();
@@ -54,8 +54,8 @@ Unit unit_of(const Limit& limit) noexcept {
 
 void set_reset(Nanos after, DescriptorStatus& status) {
   auto& duration = *status.mutable_duration_until_reset();
-  duration.set_seconds(after.count() / kNanosPerSecond);
-  duration.set_nanos(static_cast<std::int32_t>(after.count() % kNanosPerSecond));
+  duration.set_seconds(after.count() / kSecondNanos);
+  duration.set_nanos(static_cast<std::int32_t>(after.count() % kSecondNanos));
 }
 
 struct Told {
@@ -133,7 +133,7 @@ void add_headers(const CheckDecision& decision, RateLimitResponse& response) {
 }
 
 void add_headers(const Decision& decision, Nanos wall, RateLimitResponse& response) {
-  const auto seconds = [](Nanos span) { return (span.count() + kNanosPerSecond - 1) / kNanosPerSecond; };
+  const auto seconds = [](Nanos span) { return (span.count() + kSecondNanos - 1) / kSecondNanos; };
   add_header("x-ratelimit-limit", std::to_string(decision.limit), response);
   add_header("x-ratelimit-remaining", std::to_string(std::max<Units>(decision.remaining, 0)), response);
   add_header("x-ratelimit-reset", std::to_string(seconds(wall + decision.reset_after)), response);

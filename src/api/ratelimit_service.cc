@@ -27,20 +27,20 @@ constexpr std::string_view kHealthCheck = "/grpc.health.v1.Health/Check";
 constexpr std::string_view kHealthWatch = "/grpc.health.v1.Health/Watch";
 constexpr std::array<std::string_view, 3> kServices{"", "envoy.service.ratelimit.v3.RateLimitService",
                                                     "grpc.health.v1.Health"};
-constexpr std::string_view kChannel = "grpc";
+constexpr std::string_view kGrpcChannel = "grpc";
 constexpr std::size_t kKeptMessage = 16 << 10;  // larger requests do not leave their memory behind
 
-struct Field {
+struct EntryField {
   std::string_view name;
   std::string_view Check::*field;
 };
-constexpr std::array<Field, 7> kFields{{{"agent", &Check::agent},
-                                        {"operation", &Check::operation},
-                                        {"session", &Check::session},
-                                        {"user", &Check::user},
-                                        {"tenant", &Check::tenant},
-                                        {"context", &Check::context},
-                                        {"resource", &Check::resource}}};
+constexpr std::array<EntryField, 7> kFields{{{"agent", &Check::agent},
+                                             {"operation", &Check::operation},
+                                             {"session", &Check::session},
+                                             {"user", &Check::user},
+                                             {"tenant", &Check::tenant},
+                                             {"context", &Check::context},
+                                             {"resource", &Check::resource}}};
 
 // A status and what to say with it. Refused this way, a request has charged nothing.
 struct Refused {
@@ -253,8 +253,8 @@ class RateLimitService final : public net::GrpcHandler {
     asked.first = scratch.attributes.size();
     scratch.attributes.push_back({"domain", Value(std::string_view(request.domain()))});
     for (const auto& entry : descriptor.entries()) {
-      const auto* field =
-          std::find_if(kFields.begin(), kFields.end(), [&](const Field& each) { return each.name == entry.key(); });
+      const auto* field = std::find_if(kFields.begin(), kFields.end(),
+                                       [&](const EntryField& each) { return each.name == entry.key(); });
       // The same key once more is but an attribute.
       if (field != kFields.end() && (check.*field->field).empty()) {
         check.*field->field = entry.value();
@@ -264,7 +264,7 @@ class RateLimitService final : public net::GrpcHandler {
     }
     asked.count = scratch.attributes.size() - asked.first;
     if (check.operation.empty()) check.operation = request.domain();
-    check.channel = kChannel;
+    check.channel = kGrpcChannel;
 
     asked.hits = request.hits_addend() == 0 ? 1 : request.hits_addend();
     if (descriptor.has_hits_addend()) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "api/asks_by_token.h"
 #include "api/resp_check.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
@@ -66,7 +67,11 @@ void write_decision(const CheckDecision& decision, bool hold, RespWriter& reply)
 class Commands final : public net::RespCommands {
  public:
   Commands(const Service& service, const net::Peer& peer)
-      : service_(service), ip_(peer.ip), admission_(service.access->without_token()), id_(++last_id_) {}
+      : service_(service),
+        ip_(peer.ip),
+        unsigned_(service.access->without_token(peer)),
+        admission_(unsigned_),
+        id_(++last_id) {}
 
   void command(Args args, RespWriter& reply, RespContext& context) noexcept override {
     try {
@@ -200,10 +205,12 @@ class Commands final : public net::RespCommands {
 
   // False: it was not let in, and has been told so.
   bool sign_in(std::string_view secret, RespWriter& reply) {
-    Admission admission = service_.access->by_token(secret, ip_);
+    Admission admission = asks_by_token(*service_.access, secret, ip_);
     if (admission.refusal) {
-      reply.error(admission.refusal->status == 429 ? fmt::format("ERR {}", admission.refusal->message)
-                                                   : "WRONGPASS invalid username-password pair or user is disabled.");
+      const Refusal& refusal = *admission.refusal;
+      std::string text = fmt::format("{} {}", refusal.status == 403 ? "NOPERM" : "ERR", refusal.message);
+      if (refusal.status == 401) text = "WRONGPASS invalid username-password pair or user is disabled.";
+      reply.error(text);
       return false;
     }
     admission_ = std::move(admission);
@@ -379,15 +386,16 @@ class Commands final : public net::RespCommands {
     context.quit();
   }
   void reset(Args, RespWriter& reply, RespContext&) {
-    admission_ = service_.access->without_token();
+    admission_ = unsigned_;
     name_.clear();
     reply.set_version(2);
     reply.simple("RESET");
   }
 
-  static inline std::atomic<std::uint64_t> last_id_{0};
+  static inline std::atomic<std::uint64_t> last_id{0};
   const Service& service_;
   std::string ip_;
+  const Admission unsigned_;  // what the connection is without a token
   Admission admission_;
   std::uint64_t id_;
   std::string name_;

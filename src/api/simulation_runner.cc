@@ -10,14 +10,14 @@
 namespace headgate::api {
 namespace {
 
-constexpr std::size_t kMostAgents = 100;  // of the summary
+constexpr std::size_t kMostAgentsTold = 100;  // of the summary
 
-struct Told {
+struct Outcome {
   int status = 200;
   Json body;
 };
 
-Told refused(std::string_view code, std::string_view message, int status = 400) {
+Outcome refused(std::string_view code, std::string_view message, int status = 400) {
   return {status, Json{{"error", code}, {"message", message}}};
 }
 
@@ -60,7 +60,7 @@ Json report_json(const engine::SimulationReport& report) {
             {"agents", Json::array()},
             {"first_denial", nullptr}};
   for (const engine::PolicyReport& policy : report.policies) json["policies"].push_back(policy_json(policy));
-  for (std::size_t i = 0; i < std::min(report.agents.size(), kMostAgents); ++i) {
+  for (std::size_t i = 0; i < std::min(report.agents.size(), kMostAgentsTold); ++i) {
     const auto& [name, about] = report.agents[i];
     json["agents"].push_back({{"agent", name}, {"checks", about.checks}, {"denied", about.denied}});
   }
@@ -83,7 +83,7 @@ Json report_json(const engine::SimulationReport& report) {
   return json;
 }
 
-Told simulate(const Simulated& simulated, const std::atomic<bool>& ending) {
+Outcome simulate(const Simulated& simulated, const std::atomic<bool>& ending) {
   std::istringstream in(simulated.trace);
   engine::TraceReader trace(in, "trace");
   engine::Simulation simulation({});
@@ -110,7 +110,7 @@ Told simulate(const Simulated& simulated, const std::atomic<bool>& ending) {
   return {200, report_json(simulation.report())};
 }
 
-void answer(const Simulated& simulated, const Told& told) {
+void answer(const Simulated& simulated, const Outcome& told) {
   const std::string body = text_of(told.body);
   const std::string headers = fmt::format("X-Request-Id: {}\r\n", simulated.request_id);
   net::HttpAnswer answer;
@@ -135,7 +135,7 @@ void SimulationRunner::start(Simulated simulated) {
 }
 
 void SimulationRunner::run(const Simulated& simulated) {
-  Told told;
+  Outcome told;
   try {
     told = simulate(simulated, ending_);
   } catch (const std::exception& error) {

@@ -16,11 +16,11 @@ using engine::Field;
 using engine::set_of;
 
 constexpr std::size_t kMostWaiting = 100;  // of one connection; further checks do not wait
-constexpr std::string_view kChannel = "ws";
+constexpr std::string_view kWsChannel = "ws";
 constexpr engine::FieldSet kEnvelope = set_of(Field::kType) | set_of(Field::kId);
 
 // One for all connections of a thread: a parser's memory is more than all the rest of an idle connection.
-engine::MessageReader& reader() {
+engine::MessageReader& messages() {
   thread_local engine::MessageReader of_this_thread;
   return of_this_thread;
 }
@@ -68,9 +68,10 @@ std::vector<std::string> frames_of(const engine::CheckDecision& decision, std::s
   return frames;
 }
 
-class Handler final : public net::WebSocketHandler {
+class WsHandler final : public net::WebSocketHandler {
  public:
-  Handler(const Service& service, std::shared_ptr<AgentRegistry> registry, const Caller& caller, const net::Peer& peer)
+  WsHandler(const Service& service, std::shared_ptr<AgentRegistry> registry, const Caller& caller,
+            const net::Peer& peer)
       : service_(service), registry_(std::move(registry)), caller_(caller), peer_(peer) {}
 
   void message(net::WebSocket& socket, std::string_view text) noexcept override {
@@ -92,8 +93,8 @@ class Handler final : public net::WebSocketHandler {
 
  private:
   void answer(net::WebSocket& socket, std::string_view text) {
-    const engine::MessageReader& message = reader();
-    if (const Result<void> read = reader().read(text); !read) return refuse(socket, read.error());
+    const engine::MessageReader& message = messages();
+    if (const Result<void> read = messages().read(text); !read) return refuse(socket, read.error());
     const engine::LineFields& fields = message.fields();
     if (fields.type.empty()) {
       return send_error(socket, "invalid_message", R"(type is required: "identify", or what the agent wants to do)");
@@ -121,7 +122,7 @@ class Handler final : public net::WebSocketHandler {
     Check check;
     check.operation = "identify";
     check.ip = peer_.ip;
-    check.channel = kChannel;
+    check.channel = kWsChannel;
     engine::CheckDecision decision;
     ask(service_, observe::Protocol::kWebSocket, socket.now(), check, decision);
     if (!decision.allowed) return send_decision(socket, decision);
@@ -169,7 +170,7 @@ class Handler final : public net::WebSocketHandler {
           fmt::format("this connection speaks for \"{}\", not for \"{}\"", agent_, base::shortened(check.agent, 60)));
     }
     check.agent = agent_;
-    if (check.channel.empty()) check.channel = kChannel;
+    if (check.channel.empty()) check.channel = kWsChannel;
     if (check.ip.empty()) check.ip = peer_.ip;
     // Whoever could choose its address would have as many limits as there are addresses.
     const bool trusted = peer_.loopback || (caller_.known && caller_.role == state::Role::kAdmin);
@@ -249,13 +250,13 @@ class Handler final : public net::WebSocketHandler {
 
   static void send_decision(net::WebSocket& socket, const engine::CheckDecision& decision) {
     std::string id;
-    reader().append_id(id);
+    messages().append_id(id);
     for (const std::string& frame : frames_of(decision, id)) socket.send_text(frame);
   }
 
   static void send_error(net::WebSocket& socket, std::string_view code, std::string_view message) {
     std::string out = R"({"type":"error")";
-    reader().append_id(out);
+    messages().append_id(out);
     append_text_field("error", code, out);
     append_text_field("message", message, out);
     out += '}';
@@ -301,7 +302,7 @@ void refuse_upgrade(const Refusal& refusal, net::HttpReply& reply) {
 std::unique_ptr<net::WebSocketHandler> make_websocket_handler(const Service& service,
                                                               std::shared_ptr<AgentRegistry> registry,
                                                               const Caller& caller, const net::Peer& peer) {
-  return std::make_unique<Handler>(service, std::move(registry), caller, peer);
+  return std::make_unique<WsHandler>(service, std::move(registry), caller, peer);
 }
 
 std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller&)> make_websocket_upgrade(

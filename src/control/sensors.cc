@@ -8,8 +8,8 @@
 namespace headgate::control {
 namespace {
 
-constexpr std::size_t kMaxFile = 65'536;  // /proc/stat of a large machine begins with what we need
-constexpr std::size_t kMaxDepth = 32;     // of cgroups looked at, from ours upwards
+constexpr std::size_t kMaxProcFile = 65'536;  // /proc/stat of a large machine begins with what we need
+constexpr std::size_t kMaxDepth = 32;         // of cgroups looked at, from ours upwards
 
 void take_worst(std::optional<double>& worst, std::optional<double> figure) {
   if (figure && (!worst || *figure > *worst)) worst = figure;
@@ -31,7 +31,7 @@ LoadReading Sensors::sample(Nanos now) {
 }
 
 std::string Sensors::read(const std::string& path) const {
-  auto bytes = read_start(root_ + path, kMaxFile);
+  auto bytes = read_start(root_ + path, kMaxProcFile);
   return bytes && *bytes ? std::move(**bytes) : std::string();
 }
 

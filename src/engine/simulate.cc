@@ -21,7 +21,7 @@ constexpr Nanos kControlsRestAfter = 1h;
 constexpr int kMostIdlePolls = 1000;
 
 // Its name where it has one: what violations are counted by, too.
-std::string_view subject_of(const Check& check) noexcept {
+std::string_view subject_name(const Check& check) noexcept {
   if (!check.agent.empty()) return check.agent;
   if (!check.user.empty()) return check.user;
   return check.ip.empty() ? std::string_view("(unidentified)") : check.ip;
@@ -226,7 +226,7 @@ void Simulation::ask(const TraceStep& step) {
 }
 
 AgentReport& Simulation::agent(const Check& check) {
-  const std::string_view name = subject_of(check);
+  const std::string_view name = subject_name(check);
   if (const auto found = agents_.find(name); found != agents_.end()) return found->second;
   return agents_[agents_.size() < kMostAgents ? std::string(name) : std::string("(others)")];
 }
@@ -242,7 +242,7 @@ void Simulation::answered(const Asked& asked, const Check& check, const CheckDec
       ++about.denied;
       if (!totals_.first_denial) {
         const policy::Policy* by = decision.denied_by();
-        totals_.first_denial = {asked.at, std::string(subject_of(check)), std::string(check.operation),
+        totals_.first_denial = {asked.at, std::string(subject_name(check)), std::string(check.operation),
                                 by == nullptr ? std::string() : by->id, decision.reason()};
       }
     }
@@ -279,7 +279,7 @@ void Simulation::count_policies(Nanos at, const Check& check, const CheckDecisio
       peak.used = used;
       peak.capacity = capacity;
       peak.at = at;
-      peak.agent = subject_of(check);
+      peak.agent = subject_name(check);
     }
   }
 }

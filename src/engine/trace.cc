@@ -19,7 +19,7 @@ using Kind = TraceStep::Kind;
 
 constexpr std::size_t kChunk = 256 << 10;
 
-Error refused(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
+Error refused_line(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
 
 struct EventShape {
   const char* name;
@@ -48,7 +48,8 @@ Result<const EventShape*> event_named(std::string_view name) {
     if (name == shape.name) return &shape;
     names.emplace_back(shape.name);
   }
-  return refused(fmt::format("there is no event \"{}\"{}", base::shortened(name, 60), base::did_you_mean(name, names)));
+  return refused_line(
+      fmt::format("there is no event \"{}\"{}", base::shortened(name, 60), base::did_you_mean(name, names)));
 }
 
 std::string_view first_of(FieldSet fields) {
@@ -63,15 +64,16 @@ Result<void> read_override(const LineFields& fields, TraceStep& step) {
   step.numbers.agent = fields.check.agent;
   if ((fields.given & kTierFields) == 0) {
     if (step.remove) return {};
-    return refused("an override must have light, normal or heavy, or \"remove\": true");
+    return refused_line("an override must have light, normal or heavy, or \"remove\": true");
   }
-  if (step.remove) return refused("an override must have numbers or \"remove\": true, not both");
+  if (step.remove) return refused_line("an override must have numbers or \"remove\": true, not both");
   for (std::size_t i = 0; i < fields.tiers.size(); ++i) {
     const auto field = static_cast<Field>(static_cast<std::size_t>(Field::kLight) + i);
     if (!fields.has(field)) continue;
     const LineFields::Tier& tier = fields.tiers[i];
-    if (tier.capacity == 0) return refused(fmt::format("{}.capacity is required", name_of(field)));
-    if (tier.refill_per_minute == 0) return refused(fmt::format("{}.refill_per_minute is required", name_of(field)));
+    if (tier.capacity == 0) return refused_line(fmt::format("{}.capacity is required", name_of(field)));
+    if (tier.refill_per_minute == 0)
+      return refused_line(fmt::format("{}.refill_per_minute is required", name_of(field)));
     step.numbers.tiers[i] = policy::TierLimit{tier.capacity, tier.refill_per_minute};
   }
   return {};
@@ -92,11 +94,11 @@ Result<void> to_step(const LineFields& fields, TraceStep& step) {
   if (!found) return found.error();
   const EventShape& shape = **found;
   if (const FieldSet absent = shape.needs & ~fields.given; absent != 0) {
-    return refused(fmt::format("event \"{}\" must have {}", shape.name, first_of(absent)));
+    return refused_line(fmt::format("event \"{}\" must have {}", shape.name, first_of(absent)));
   }
   const FieldSet allowed = shape.needs | shape.takes | kTimes | set_of(Field::kEvent);
   if (const FieldSet odd = fields.given & ~allowed; odd != 0) {
-    return refused(fmt::format("event \"{}\" has no {}", shape.name, first_of(odd)));
+    return refused_line(fmt::format("event \"{}\" has no {}", shape.name, first_of(odd)));
   }
   step.kind = shape.kind;
   step.load = fields.load;
@@ -108,7 +110,7 @@ Result<void> to_step(const LineFields& fields, TraceStep& step) {
   step.remove = fields.remove;
   step.costs = fields.costs;
   if (shape.needs == set_of(Field::kAgent) && step.agent.empty()) {
-    return refused(fmt::format("event \"{}\" must have agent", shape.name));
+    return refused_line(fmt::format("event \"{}\" must have agent", shape.name));
   }
   return step.kind == Kind::kOverride ? read_override(fields, step) : Result<void>();
 }

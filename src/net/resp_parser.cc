@@ -10,7 +10,7 @@ namespace {
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; }
 
-int hex_digit(char c) noexcept {
+int hex_value(char c) noexcept {
   if (is_digit(c)) return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
@@ -176,9 +176,9 @@ bool RespParser::split(std::string_view line) {
         if (c == '\\' && i + 1 < line.size()) {
           if (quote == '\'') {
             if (line[i + 1] == '\'') c = line[++i];
-          } else if (line[i + 1] == 'x' && i + 3 < line.size() && hex_digit(line[i + 2]) >= 0 &&
-                     hex_digit(line[i + 3]) >= 0) {
-            c = static_cast<char>(hex_digit(line[i + 2]) * 16 + hex_digit(line[i + 3]));
+          } else if (line[i + 1] == 'x' && i + 3 < line.size() && hex_value(line[i + 2]) >= 0 &&
+                     hex_value(line[i + 3]) >= 0) {
+            c = static_cast<char>(hex_value(line[i + 2]) * 16 + hex_value(line[i + 3]));
             i += 3;
           } else {
             c = line[++i];

@@ -10,7 +10,7 @@ namespace headgate::net {
 namespace {
 
 // No further command is answered while more than this waits to be sent.
-constexpr std::size_t kMaxWaiting = 1 << 20;
+constexpr std::size_t kMaxUnsent = 1 << 20;
 
 bool same_word(std::string_view text, std::string_view lower_case) noexcept {
   if (text.size() != lower_case.size()) return false;
@@ -132,7 +132,7 @@ std::size_t RespSession::answer_all(std::string_view data) {
   RespParser::Step step = parser_->parse(data, limits_);
   bool partial = step == RespParser::Step::kMore && !data.empty();
   while (step != RespParser::Step::kMore) {
-    if (out.size() > kMaxWaiting) {
+    if (out.size() > kMaxUnsent) {
       paused = true;
       break;
     }

@@ -9,8 +9,8 @@
 namespace headgate::net {
 namespace {
 
-constexpr std::size_t kMostReason = 123;        // a control frame's 125 bytes without the code
-constexpr std::size_t kKeptCapacity = 1 << 10;  // of the buffer, between messages
+constexpr std::size_t kMostReason = 123;    // a control frame's 125 bytes without the code
+constexpr std::size_t kKeptRoom = 1 << 10;  // of the buffer, between messages
 
 class WebSocketSession final : public Session, public WebSocket {
  public:
@@ -92,7 +92,7 @@ class WebSocketSession final : public Session, public WebSocket {
   void settle() {
     paused = out.size() > limits_.max_backlog / 4;
     if (draining_ && !close_sent_ && !handler_->busy()) close(CloseCode::kGoingAway, "the server is going away");
-    if (!in_message_ && message_.capacity() > kKeptCapacity) std::string().swap(message_);
+    if (!in_message_ && message_.capacity() > kKeptRoom) std::string().swap(message_);
   }
 
   void begin_frame() {

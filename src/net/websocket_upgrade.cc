@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kGuid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-bool same_word(std::string_view text, std::string_view lower) noexcept {
+bool same_token(std::string_view text, std::string_view lower) noexcept {
   if (text.size() != lower.size()) return false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i] >= 'A' && text[i] <= 'Z' ? static_cast<char>(text[i] - 'A' + 'a') : text[i];
@@ -31,10 +31,10 @@ std::string_view without_blanks(std::string_view text) noexcept {
 // Whether any header of that name lists the word: "keep-alive, Upgrade".
 bool lists(const HttpRequest& request, std::string_view name, std::string_view word) noexcept {
   for (const Header& header : request.headers) {
-    if (!same_word(header.name, name)) continue;
+    if (!same_token(header.name, name)) continue;
     for (std::string_view rest = header.value; !rest.empty();) {
       const std::size_t comma = std::min(rest.find(','), rest.size());
-      if (same_word(without_blanks(rest.substr(0, comma)), word)) return true;
+      if (same_token(without_blanks(rest.substr(0, comma)), word)) return true;
       rest.remove_prefix(std::min(comma + 1, rest.size()));
     }
   }

@@ -64,7 +64,7 @@ class EnvoyReader {
   EnvoyReader(const Scope& scope, std::vector<Policy>& policies) : scope_(scope), policies_(policies) {}
 
   void read(const Node& document) {
-    const Fields fields(scope_, document, "a document with domain and descriptors", {"domain", "descriptors"});
+    const MapFields fields(scope_, document, "a document with domain and descriptors", {"domain", "descriptors"});
     if (!read_value(fields.require("domain"), "domain", domain_)) return;
     if (const Node* list = fields.get("descriptors"); list != nullptr && !list->is_null()) read_level(*list);
   }
@@ -90,8 +90,8 @@ class EnvoyReader {
     }
     std::map<std::pair<std::string, std::string>, int> lines;
     for (const Node* item : list.items) {
-      const Fields fields(scope_, *item, "descriptor",
-                          {"key", "value", "rate_limit", "descriptors", "shadow_mode", "detailed_metric"});
+      const MapFields fields(scope_, *item, "descriptor",
+                             {"key", "value", "rate_limit", "descriptors", "shadow_mode", "detailed_metric"});
       if (!fields.is_mapping()) continue;
       Descriptor descriptor{item, {}, {}};
       if (!read_value(fields.require("key"), "key", descriptor.key)) continue;
@@ -222,7 +222,7 @@ class EnvoyReader {
   }
 
   void read_rate_limit(const Node& node, Policy& policy) {
-    const Fields fields(scope_, node, "rate_limit", {"unit", "requests_per_unit", "unlimited", "name"});
+    const MapFields fields(scope_, node, "rate_limit", {"unit", "requests_per_unit", "unlimited", "name"});
     if (!fields.is_mapping()) return;
     read_string(scope_, fields.get("name"), "name", kMaxNameBytes, policy.name);
     bool unlimited = false;

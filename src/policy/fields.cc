@@ -45,7 +45,8 @@ void unknown_key(const Scope& scope, const Entry& key, std::string_view what, st
   scope.problem(key, message);
 }
 
-Fields::Fields(const Scope& scope, const Node& node, std::string what, std::initializer_list<std::string_view> allowed)
+MapFields::MapFields(const Scope& scope, const Node& node, std::string what,
+                     std::initializer_list<std::string_view> allowed)
     : scope_(scope), node_(node), what_(std::move(what)) {
   if (!node.is_mapping()) {
     scope.problem(node, what_ + " must be a mapping, got " + shown(node));
@@ -59,13 +60,13 @@ Fields::Fields(const Scope& scope, const Node& node, std::string what, std::init
   }
 }
 
-const Node* Fields::require(std::string_view key) const {
+const Node* MapFields::require(std::string_view key) const {
   const Node* found = get(key);
   if (found == nullptr && node_.is_mapping()) scope_.problem(node_, what_ + " must have " + named(key));
   return found;
 }
 
-const Entry* Fields::entry(std::string_view key) const noexcept {
+const Entry* MapFields::entry(std::string_view key) const noexcept {
   for (const Entry& entry : node_.entries) {
     if (entry.key == key) return &entry;
   }

@@ -18,10 +18,10 @@ namespace headgate::policy {
 [[nodiscard]] std::string one_of(std::span<const std::string> words);
 
 // One mapping. Keys that are not among the allowed are problems, as is a node of another kind.
-class Fields {
+class MapFields {
  public:
   // `what` is how messages call it: "limit", "match".
-  Fields(const Scope& scope, const Node& node, std::string what, std::initializer_list<std::string_view> allowed);
+  MapFields(const Scope& scope, const Node& node, std::string what, std::initializer_list<std::string_view> allowed);
   // REQUIRES: what it is made of outlives it.
   [[nodiscard]] const Node* get(std::string_view key) const noexcept {
     return node_.is_mapping() ? node_.find(key) : nullptr;

@@ -57,7 +57,7 @@ Patterns admitted(std::string_view word, Bound bound, const Scales& scales) {
 }
 
 void read_range(const Scope& scope, const Node& node, const std::string& name, AttributeRule& rule) {
-  const Fields fields(scope, node, "the range of " + name, {"min", "max"});
+  const MapFields fields(scope, node, "the range of " + name, {"min", "max"});
   const auto number = [&](const char* key) -> std::optional<double> {
     const Node* value = fields.get(key);
     if (value == nullptr) return std::nullopt;
@@ -254,9 +254,9 @@ void read_match(const Scope& scope, const Node& node, const Scales& scales, Matc
                          List{"resources", &match.resources},
                          List{"sessions", &match.sessions},
                          List{"ips", &match.ips}};
-  const Fields fields(scope, node, "match",
-                      {"agents", "operations", "contexts", "users", "tenants", "plans", "channels", "tiers",
-                       "resources", "sessions", "ips", "attributes", "system_load", "emergency"});
+  const MapFields fields(scope, node, "match",
+                         {"agents", "operations", "contexts", "users", "tenants", "plans", "channels", "tiers",
+                          "resources", "sessions", "ips", "attributes", "system_load", "emergency"});
   for (const List& list : lists) read_patterns(scope, fields.get(list.name), list.name, *list.out);
   if (const Node* attributes = fields.get("attributes"); attributes != nullptr) {
     read_attributes(scope, *attributes, scales, match.attributes);

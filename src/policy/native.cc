@@ -118,7 +118,7 @@ class PolicyReader {
     }
     for (const Node* item : node.items) {
       Variant variant;
-      const Fields fields(scope_, *item, "variant", {"name", "weight", "limit"});
+      const MapFields fields(scope_, *item, "variant", {"name", "weight", "limit"});
       if (!fields.is_mapping()) continue;
       if (read_string(scope_, fields.require("name"), "name", 128, variant.name)) {
         const bool twice = std::any_of(policy_.variants.begin(), policy_.variants.end(),
@@ -142,7 +142,7 @@ class PolicyReader {
       if (entry != nullptr)
         scope_.problem(*entry, std::string(other) + " must not be given with repeat, which sets it");
     }
-    const Fields fields(scope_, node, "repeat", {"fingerprint", "max", "window"});
+    const MapFields fields(scope_, node, "repeat", {"fingerprint", "max", "window"});
     if (!fields.is_mapping()) return;
     Repeat& repeat = policy_.repeat.emplace();
     policy_.missing = Missing::kSkip;
@@ -187,7 +187,7 @@ class PolicyReader {
   const Scope& scope_;
   const Node& node_;
   const Scales& scales_;
-  Fields fields_;
+  MapFields fields_;
   Policy policy_;
 };
 
@@ -209,7 +209,7 @@ bool read_id(const Scope& scope, const Node* node, std::string& id) {
 }
 
 void read_escalation(const Scope& scope, const Node& node, std::string_view window, Escalation& escalation) {
-  const Fields fields(scope, node, "escalation", {"to", "threshold", window});
+  const MapFields fields(scope, node, "escalation", {"to", "threshold", window});
   if (!fields.is_mapping()) return;
   read_string(scope, fields.require("to"), "to", kMaxNameBytes, escalation.to);
   std::int64_t threshold = escalation.threshold;

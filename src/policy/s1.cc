@@ -114,7 +114,7 @@ void read_condition(const Scope& scope, const Entry& entry, const Scales& scales
 }
 
 void read_consequences(const Scope& scope, const Node& node, Policy& policy) {
-  const Fields fields(scope, node, "consequences", {"action", "message", "escalation"});
+  const MapFields fields(scope, node, "consequences", {"action", "message", "escalation"});
   read_upper_enum<Action, 4>(scope, fields.get("action"), "action", policy.action);
   read_string(scope, fields.get("message"), "message", kMaxMessageBytes, policy.message);
   if (const Node* escalation = fields.get("escalation"); escalation != nullptr && !escalation->is_null()) {
@@ -203,7 +203,7 @@ void read_s1_agents(const Scope& scope, const Node& agents, const Scales& scales
     return;
   }
   for (const Entry& entry : agents.entries) {
-    const Fields fields(scope, *entry.value, "an agent of rateLimitPolicies", {"agentId", "policies"});
+    const MapFields fields(scope, *entry.value, "an agent of rateLimitPolicies", {"agentId", "policies"});
     if (!fields.is_mapping()) continue;
     Common common{"",
                   {{Dimension::kAgent, {}},

@@ -15,7 +15,7 @@ std::vector<KeyPart> key_of(std::string_view name) {
 }  // namespace
 
 void read_s3(const Scope& scope, const Node& settings, std::vector<Policy>& policies) {
-  const Fields fields(scope, settings, "rate_limiting", {"enabled", "storage", "redis_url", "default_limits"});
+  const MapFields fields(scope, settings, "rate_limiting", {"enabled", "storage", "redis_url", "default_limits"});
   bool enabled = true;
   read_bool(scope, fields.get("enabled"), "enabled", enabled);
   for (const char* name : {"storage", "redis_url"}) {
@@ -35,7 +35,7 @@ void read_s3(const Scope& scope, const Node& settings, std::vector<Policy>& poli
       here.problem(entry, "a name in default_limits must be 1 to 128 letters, digits, - _ . and :");
       continue;
     }
-    const Fields numbers(here, *entry.value, "default_limits." + entry.key, {"max_requests", "window_seconds"});
+    const MapFields numbers(here, *entry.value, "default_limits." + entry.key, {"max_requests", "window_seconds"});
     if (!numbers.is_mapping()) continue;
     Policy policy;
     policy.id = entry.key;

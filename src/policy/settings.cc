@@ -16,7 +16,7 @@ constexpr std::size_t kMaxExempt = 100'000;
 void read_tier_limit(const Scope& scope, const Node* node, const std::string& name, TierLimit& limit) {
   if (node == nullptr) return;
   const Scope here = scope.of("tiers." + name);
-  const Fields fields(here, *node, name, {"capacity", "refill_per_minute"});
+  const MapFields fields(here, *node, name, {"capacity", "refill_per_minute"});
   read_whole(here, fields.get("capacity"), "capacity", {1, kMostTokens}, limit.capacity);
   read_whole(here, fields.get("refill_per_minute"), "refill_per_minute", {1, kMostTokens}, limit.refill_per_minute);
   const auto made = Limit::token_bucket({limit.capacity, {limit.refill_per_minute, 1min}, 0});
@@ -24,14 +24,15 @@ void read_tier_limit(const Scope& scope, const Node* node, const std::string& na
 }
 
 void read_tiers(const Scope& scope, const Node& node, Tiers& tiers) {
-  const Fields fields(scope, node, "tiers", {"light", "normal", "heavy", "unidentified", "registration", "operations"});
+  const MapFields fields(scope, node, "tiers",
+                         {"light", "normal", "heavy", "unidentified", "registration", "operations"});
   const std::array<std::string, kTierCount> names{"light", "normal", "heavy"};
   for (int i = 0; i < kTierCount; ++i) read_tier_limit(scope, fields.get(names.at(i)), names.at(i), tiers.limits.at(i));
   read_tier_limit(scope, fields.get("unidentified"), "unidentified", tiers.unidentified);
   read_tier_limit(scope, fields.get("registration"), "registration", tiers.registration);
   const Node* operations = fields.get("operations");
   if (operations == nullptr) return;
-  const Fields lists(scope, *operations, "operations", {"light", "normal", "heavy"});
+  const MapFields lists(scope, *operations, "operations", {"light", "normal", "heavy"});
   for (int i = 0; i < kTierCount; ++i) {
     const Node* list = lists.get(names.at(i));
     if (list != nullptr && list->is_sequence() && list->items.empty()) {
@@ -44,7 +45,7 @@ void read_tiers(const Scope& scope, const Node& node, Tiers& tiers) {
 
 void read_backoff(const Scope& scope, const Node& node, control::BackoffSettings& backoff) {
   constexpr std::size_t kMaxSteps = control::kMaxBackoffSteps;
-  const Fields fields(scope, node, "backoff", {"steps", "quiet", "enforced"});
+  const MapFields fields(scope, node, "backoff", {"steps", "quiet", "enforced"});
   const auto steps = read_list(scope, fields.get("steps"), "steps");
   if (steps && (steps->empty() || steps->size() > kMaxSteps)) {
     scope.problem(*fields.get("steps"), "steps must be a list of 1 to " + std::to_string(kMaxSteps) + ", got " +
@@ -65,9 +66,9 @@ void read_backoff(const Scope& scope, const Node& node, control::BackoffSettings
 }
 
 void read_adaptive(const Scope& scope, const Node& node, control::AdaptiveSettings& adaptive) {
-  const Fields fields(scope, node, "adaptive",
-                      {"enabled", "high", "low", "high_factor", "low_factor", "margin", "dwell", "emergency_at",
-                       "emergency_factor", "emergency_margin", "auto_emergency"});
+  const MapFields fields(scope, node, "adaptive",
+                         {"enabled", "high", "low", "high_factor", "low_factor", "margin", "dwell", "emergency_at",
+                          "emergency_factor", "emergency_margin", "auto_emergency"});
   const auto fraction = [&](const char* name, Range range, double& out) {
     read_fraction(scope, fields.get(name), name, range, out);
   };
@@ -133,10 +134,10 @@ void read_setting(const Scope& scope, const Entry& entry, Document& document) {
   } else if (entry.key == "adaptive") {
     read_adaptive(here, node, document.adaptive);
   } else if (entry.key == "leases") {
-    const Fields fields(here, node, "leases", {"ttl"});
+    const MapFields fields(here, node, "leases", {"ttl"});
     read_duration(here, fields.get("ttl"), "ttl", {1ms, 24h * 3650}, document.leases.ttl);
   } else if (entry.key == "queue") {
-    const Fields fields(here, node, "queue", {"max_waiting"});
+    const MapFields fields(here, node, "queue", {"max_waiting"});
     auto most = static_cast<std::int64_t>(document.queue.max_waiting);
     read_whole(here, fields.get("max_waiting"), "max_waiting", {1, 10'000'000}, most);
     document.queue.max_waiting = static_cast<std::size_t>(most);

@@ -28,6 +28,7 @@ struct Config {
   std::vector<std::string> hosts;
   net::TlsFiles tls;
   std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"
+  state::Durability durability = state::Durability::kAsync;
   std::size_t max_cells = 10'000'000;
   AtCap at_cap = AtCap::kRefuseNew;
   Nanos snapshot_every{std::chrono::minutes{1}};  // 0: only on shutdown

@@ -263,6 +263,11 @@ std::vector<ConfigKey> make_keys() {
       "store.at_cap", "When there are as many: refuse_new denies keys not seen before, evict_oldest forgets others.",
       {{"refuse_new", AtCap::kRefuseNew}, {"evict_oldest", AtCap::kEvictOldest}}, HEADGATE_MEMBER(at_cap)));
   add(database_key());
+  add(choice_key<state::Durability>(
+      "durability",
+      "async: what operators set survives a crash of the server; with the machine, its last moments may be lost.\n"
+      "sync: it is on disk before it is answered.",
+      {{"async", state::Durability::kAsync}, {"sync", state::Durability::kSync}}, HEADGATE_MEMBER(durability)));
   add(duration_key("snapshot.every", "How often cells are written to disk, besides on shutdown. 0: only then.",
                    {1s, 24h, true}, HEADGATE_MEMBER(snapshot_every)));
   add(choice_key<bool>("load.sensors", "Whether this machine's own load scales the limits of adaptive policies.",
@@ -356,10 +361,6 @@ std::string_view section_doc(std::string_view section) noexcept {
 }
 
 std::string_view why_not(std::string_view path) noexcept {
-  if (path == "durability") {
-    return "there is nothing to choose: what operators set is on disk before it is answered, and cells are as fresh "
-           "after a crash as snapshot.every has them";
-  }
   if (path == "store.url" || path == "store.prefix" || path == "store.deadline") {
     return "it belongs to store.kind: redis, which is not in this build";
   }

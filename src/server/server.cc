@@ -67,7 +67,8 @@ class Running final : public Server {
     Result<control::Descriptor> lock = lock_data(config_.data);
     if (!lock) return std::move(lock).error();
     lock_ = std::move(*lock);
-    Result<std::unique_ptr<state::Database>> database = state::Database::open(config_.database_path());
+    Result<std::unique_ptr<state::Database>> database =
+        state::Database::open(config_.database_path(), {}, config_.durability);
     if (!database) return std::move(database).error();
     database_ = std::move(*database);
 

@@ -84,7 +84,7 @@ class SqliteDatabase final : public Database {
         table_(std::make_unique<const TokenTable>(std::vector<HashedToken>{})) {}
 
   // Before anything else. May throw SQLite::Exception.
-  Result<void> prepare();
+  Result<void> prepare(Durability durability);
 
   Result<NewToken> create_token(const TokenRequest& request, const std::string& by, Nanos now) override;
   std::optional<Token> identify(std::string_view secret, Nanos now) const override;
@@ -142,8 +142,9 @@ class SqliteDatabase final : public Database {
   base::Published<TokenTable> table_;
 };
 
-Result<void> SqliteDatabase::prepare() {
-  file_.exec("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA synchronous = FULL");
+Result<void> SqliteDatabase::prepare(Durability durability) {
+  file_.exec("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF");
+  file_.exec(durability == Durability::kSync ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
   if (auto migrated = migrate(file_, path_); !migrated) return migrated;
   file_.exec("PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 8388608");
   const std::string state = file_.execAndGet("PRAGMA quick_check(1)").getString();
@@ -478,14 +479,15 @@ std::optional<Role> role_of(std::string_view text) noexcept {
   return std::nullopt;
 }
 
-Result<std::unique_ptr<Database>> Database::open(const std::string& path, const DatabaseBounds& bounds) {
+Result<std::unique_ptr<Database>> Database::open(const std::string& path, const DatabaseBounds& bounds,
+                                                 Durability durability) {
   if (path != ":memory:") {
     if (auto checked = check_header(path); !checked) return checked.error();
     if (auto made = make_private(path); !made) return made.error();
   }
   try {
     auto database = std::make_unique<SqliteDatabase>(path, bounds);
-    if (auto prepared = database->prepare(); !prepared) return prepared.error();
+    if (auto prepared = database->prepare(durability); !prepared) return prepared.error();
     return Result<std::unique_ptr<Database>>(std::move(database));
   } catch (const SQLite::Exception& e) {
     return error_of(e, path);

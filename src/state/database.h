@@ -64,6 +64,10 @@ struct Setting {
 };
 
 // How much is kept. At the bound of tokens no further one is made; older entries and versions make room by themselves.
+// When a change is safe: at once from a crash of the server in either case; from a crash of the machine at once with
+// kSync, and with kAsync when the operating system next writes its pages.
+enum class Durability : std::uint8_t { kAsync, kSync };
+
 struct DatabaseBounds {
   std::size_t tokens = 10'000;            // when there are so many, expired ones go first
   std::size_t audit_entries = 100'000;    // the newest; the others go in small steps
@@ -78,7 +82,8 @@ class Database {
   // Made if it is not there; brought up to date if it is older. One that is newer than this program, or not a database
   // of ours, is refused and left alone. ":memory:" for tests. The file is for its owner alone; its folder must exist.
   [[nodiscard]] static Result<std::unique_ptr<Database>> open(const std::string& path,
-                                                              const DatabaseBounds& bounds = {});
+                                                              const DatabaseBounds& bounds = {},
+                                                              Durability durability = Durability::kSync);
   virtual ~Database() = default;
 
   struct TokenRequest {

@@ -184,6 +184,9 @@ class Tokens(unittest.TestCase):
             self.assertEqual(client.execute_command("HG.CHECK", "", "run")[1], 1, "no agent means the token's own")
             with self.assertRaisesRegex(redis.ResponseError, "NOPERM|agent"):
                 client.execute_command("HG.CHECK", "B", "run")
+            eyes = server.manage("POST", "/api/admin/tokens", {"role": "viewer"}).json
+            with self.assertRaisesRegex(redis.ResponseError, "viewer may look, but not ask"):
+                redis.Redis("127.0.0.1", port, password=eyes["secret"]).ping()
             bare.close()
             client.close()
 

@@ -150,8 +150,8 @@ TEST_F(ConfigTest, UnknownKeysAreRefusedWithTheirPlaceAndWhatWasMeant) {
   EXPECT_EQ(wrong("data: x\nlisten:\n  htp: 1\n"), "F:3:3: unknown key \"listen.htp\", did you mean \"http\"?");
   EXPECT_EQ(wrong("listen.http: \"127.0.0.1:1\"\n"), "F:1:1: unknown key \"listen.http\"");
   EXPECT_EQ(wrong("data: a\ndata: b\n"), "F:2:1: key \"data\" is given twice, first on line 1");
-  EXPECT_THAT(wrong("durability: sync\n"),
-              HasSubstr("F:1:1: durability is not a key of this build: there is nothing to"));
+  EXPECT_EQ(wrong("durability: sinc\n"),
+            "F:1:13: durability: must be async or sync, got \"sinc\", did you mean \"sync\"?");
 }
 
 TEST_F(ConfigTest, WhatThisBuildDoesNotHaveIsRefusedByName) {
