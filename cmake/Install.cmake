@@ -24,6 +24,9 @@ if(TARGET headgate_cli)
   install(FILES ${made_dir}/headgate DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${made_dir}/_headgate DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
   install(FILES ${made_dir}/headgate.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  # To be copied to /etc/headgate and /etc/systemd/system by whoever wants them.
+  install(FILES packaging/headgate.yaml packaging/headgate.service packaging/headgate.socket
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/headgate)
 endif()
 
 # A static library hands its own needs on to whoever links it, who may be a C program; a shared one has met them already.

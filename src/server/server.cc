@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,6 +46,21 @@ Result<control::Descriptor> lock_data(const std::string& data) {
   return file;
 }
 
+// Each connection is an open file, and shells start programs with room for about a thousand.
+void make_room_for(std::size_t connections) {
+  constexpr std::size_t kOwnFiles = 256;  // the database, the snapshot, policies, sockets that listen
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  const rlim_t wanted = connections + kOwnFiles;
+  if (files.rlim_cur >= wanted) return;
+  files.rlim_cur = std::min<rlim_t>(wanted, files.rlim_max);
+  (void)::setrlimit(RLIMIT_NOFILE, &files);
+  (void)::getrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_cur >= wanted) return;
+  log(LogLevel::kWarn, "fewer files may be open than connections are wanted",
+      {{"connections", static_cast<std::int64_t>(connections)}, {"files", static_cast<std::int64_t>(files.rlim_cur)}});
+}
+
 Result<void> make_data(const std::string& data) {
   std::error_code error;
   std::filesystem::create_directories(data, error);
@@ -63,6 +79,7 @@ class Running final : public Server {
   ~Running() override { stop(); }
 
   Result<void> open(const std::vector<InheritedSocket>& inherited) {
+    make_room_for(config_.max_connections);
     if (Result<void> made = make_data(config_.data); !made) return made;
     Result<control::Descriptor> lock = lock_data(config_.data);
     if (!lock) return std::move(lock).error();

@@ -4,6 +4,8 @@
 import contextlib
 import json
 import pathlib
+import re
+import resource
 import socket
 import ssl
 import subprocess
@@ -128,6 +130,28 @@ class BadSenders(unittest.TestCase):
                                 pass
             self.assertTrue(server.check()["allowed"])
             self.assertIsNone(server.process.poll())
+
+    def test_thousands_of_idle_connections_hold_nobody_up(self):
+        """As many as this process may open, up to what the server takes by default; each costs a file at either end."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        count = min(19_000, most - 500)
+        with harness.Server() as server:
+            before = self.resident(server)
+            held = [socket.create_connection(("127.0.0.1", server.ports["http"]), timeout=harness.PATIENCE)
+                    for _ in range(count)]
+            self.assertTrue(server.check()["allowed"])
+            opened = server.manage("GET", "/api/overview").json["connections"]["http"]
+            self.assertGreaterEqual(opened, count)
+            self.assertLess((self.resident(server) - before) * 1024 / count, 16_000, "bytes for each")
+            for connection in held:
+                connection.close()
+            harness.wait_until(lambda: server.manage("GET", "/api/overview").json["connections"]["http"] < 10, "all closed")
+
+    @staticmethod
+    def resident(server):
+        """In kB."""
+        return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{server.process.pid}/status").read_text()).group(1))
 
     def test_more_connections_than_may_be_are_refused(self):
         with harness.Server("--set", "limits.connections=50") as server:

@@ -66,7 +66,7 @@ done
 
 if [[ -x $prefix/bin/headgate ]]; then
   for made in man/man1/headgate.1 bash-completion/completions/headgate zsh/site-functions/_headgate \
-    fish/vendor_completions.d/headgate.fish; do
+    fish/vendor_completions.d/headgate.fish headgate/headgate.yaml headgate/headgate.service; do
     expect_file "$prefix/share/$made"
     expect "lines of $made" yes "$([[ $(wc -l <"$prefix/share/$made") -gt 50 ]] && echo yes || echo no)"
   done
