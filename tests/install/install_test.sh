@@ -66,10 +66,11 @@ done
 
 if [[ -x $prefix/bin/headgate ]]; then
   for made in man/man1/headgate.1 bash-completion/completions/headgate zsh/site-functions/_headgate \
-    fish/vendor_completions.d/headgate.fish headgate/headgate.yaml headgate/headgate.service; do
+    fish/vendor_completions.d/headgate.fish headgate/headgate.yaml; do
     expect_file "$prefix/share/$made"
     expect "lines of $made" yes "$([[ $(wc -l <"$prefix/share/$made") -gt 50 ]] && echo yes || echo no)"
   done
+  expect_file "$prefix/share/headgate/headgate.service"
   version=$("$prefix/bin/headgate" --version)
   expect "headgate --version says the package's version" yes \
     "$([[ $version == *"$(pkg-config --modversion headgate)"* ]] && echo yes || echo "$version")"
