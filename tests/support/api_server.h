@@ -44,9 +44,9 @@ class RecordingReply final : public net::HttpReply {
  public:
   class Later final : public net::LaterReply {
    public:
-    explicit Later(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
-    void send(const net::HttpAnswer& answer) override {
-      record(answer, *answer_);
+    explicit Later(std::shared_ptr<Answer> to) : answer_(std::move(to)) {}
+    void send(const net::HttpAnswer& given) override {
+      record(given, *answer_);
       sent_.set_value();
     }
     // For what another thread answers. False: it has not for a long time.
