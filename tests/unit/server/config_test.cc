@@ -256,6 +256,7 @@ Config unusual(const test::TempFolder& folder) {
   config.hosts = {"a.example.com"};
   config.tls = {file, file, file};
   config.database = "sqlite:/x.db";
+  config.durability = state::Durability::kSync;
   config.max_cells = 12;
   config.at_cap = AtCap::kEvictOldest;
   config.snapshot_every = 0s;
