@@ -32,6 +32,7 @@ class Pen {
     *end_++ = c;
   }
   void text(std::string_view text) {
+    if (text.empty()) return;  // it may point nowhere
     if (text.size() > kRoom) {
       flush();
       out_ += text;
