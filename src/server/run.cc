@@ -1,6 +1,6 @@
 // The life of a server process: signals, and what the service manager is told.
 #include <pthread.h>
-#include <signal.h>
+#include <csignal>
 
 #include <cerrno>
 #include <cstring>
