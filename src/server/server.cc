@@ -76,7 +76,11 @@ Result<void> make_data(const std::string& data) {
 class Running final : public Server {
  public:
   explicit Running(const Config& config) : config_(config) {}
-  ~Running() override { stop(); }
+  ~Running() override {
+    stop();
+    // Those who listen look at the engine and the database, which go before the notices do.
+    if (notices_ != nullptr) notices_->flush();
+  }
 
   Result<void> open(const std::vector<InheritedSocket>& inherited) {
     make_room_for(config_.max_connections);

@@ -75,6 +75,11 @@ struct Server {
     peer.loopback = true;
   }
 
+  // Those who listen look at the engine, which goes before the notices do.
+  ~Server() { notices.flush(); }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
   ManualClock clock{std::chrono::seconds{1'700'000'000}};
   std::unique_ptr<state::Database> database;
   observe::Traffic traffic;
