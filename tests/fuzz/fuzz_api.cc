@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "api/http_api.h"
+#include "engine/line_fields.h"
 
 namespace {
 
@@ -46,6 +47,7 @@ class Reply final : public net::HttpReply {
 
 struct Server {
   Server() {
+    const engine::JsonLine parser;  // makes what a simulation parses with, so that it goes after the server does
     auto opened = state::Database::open(":memory:");
     check(opened.has_value());
     database = *std::move(opened);
