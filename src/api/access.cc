@@ -134,6 +134,13 @@ struct Access::Impl {
     return failed(ip, "the token is not known, has expired or was revoked");
   }
 
+  // Whoever has this token wants to ask, which charges: where a token is required, a viewer's will not do.
+  [[nodiscard]] Admission asking(Admission admission) const {
+    const bool viewer = !admission.refusal && admission.caller.role == state::Role::kViewer;
+    if (!viewer || options.auth != Auth::kRequired) return admission;
+    return refuse(kForbidden, "forbidden", "role viewer may look, but not ask; use a token of role agent or admin");
+  }
+
   // What a failed attempt is answered.
   [[nodiscard]] Admission failed(std::string_view ip, std::string message) const {
     const Decision decision = failures->try_acquire(limited_as(ip));
@@ -234,7 +241,9 @@ Access::~Access() = default;
 
 bool Access::required() const noexcept { return impl_->options.auth == Auth::kRequired; }
 
-Admission Access::by_token(std::string_view secret, std::string_view ip) const { return impl_->by_token(secret, ip); }
+Admission Access::by_token(std::string_view secret, std::string_view ip) const {
+  return impl_->asking(impl_->by_token(secret, ip));
+}
 Admission Access::without_token() const { return impl_->without_token(nullptr); }
 Admission Access::without_token(const net::Peer& peer) const { return impl_->without_token(&peer); }
 
@@ -242,10 +251,7 @@ Admission Access::asks(const net::HttpRequest& request) const {
   Admission admission;
   if (admission.refusal = impl_->wrong_origin(request); admission.refusal) return admission;
   if (impl_->by_header(request, admission)) {
-    if (!admission.refusal && required() && admission.caller.role == state::Role::kViewer) {
-      return refuse(kForbidden, "forbidden", "role viewer may look, but not ask; use a token of role agent or admin");
-    }
-    return admission;
+    return impl_->asking(std::move(admission));
   }
   if (admission.refusal = impl_->wrong_host(request); admission.refusal) return admission;
   if (required() && impl_->has_session(request)) return {Impl::browser(), std::nullopt};

@@ -216,14 +216,6 @@ std::optional<Json> body_of(const Call& call, std::span<const std::string_view> 
   return *std::move(body);
 }
 
-Json number_json(double number) {
-  constexpr double kExactBelow = 9e15;
-  if (!std::isfinite(number)) return nullptr;
-  number = engine::to_millionths(number);
-  if (number == std::floor(number) && std::abs(number) < kExactBelow) return static_cast<std::int64_t>(number);
-  return number;
-}
-
 std::optional<std::int64_t> query_number(const Call& call, std::string_view name, std::int64_t otherwise, Range range) {
   bool found = false;
   const std::string text = net::query_value(call.request.query, name, &found);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "api/http_api.h"
+#include "engine/simulate_json.h"
 
 namespace headgate::api {
 
@@ -93,8 +94,7 @@ void refuse(const net::HttpRequest& request, net::HttpReply& reply, const Refusa
 // The body of a call as an object with no other fields than these; nullopt: it has been answered with 400.
 [[nodiscard]] std::optional<Json> body_of(const Call& call, std::span<const std::string_view> fields);
 [[nodiscard]] inline Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-// A number that is whole where it can be, and has no noise.
-[[nodiscard]] Json number_json(double number);
+using engine::number_json;
 // Epoch milliseconds, or a span's, rounded down.
 [[nodiscard]] constexpr std::int64_t millis(Nanos time) noexcept { return time.count() / 1'000'000; }
 // A whole number from the query, or `otherwise` if there is none; nullopt: it was answered with 400.

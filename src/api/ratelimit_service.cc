@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "api/asks_by_token.h"
 #include "api/ratelimit_answer.h"
 #include "engine/check_problem.h"
 
@@ -170,7 +169,7 @@ class RateLimitService final : public net::GrpcHandler {
       for (std::size_t i = 0; bearer && i < kBearer.size(); ++i) {
         bearer = static_cast<char>(header.value[i] | ' ') == kBearer[i];
       }
-      if (bearer) return asks_by_token(*service_.access, header.value.substr(kBearer.size()), call.peer->ip);
+      if (bearer) return service_.access->by_token(header.value.substr(kBearer.size()), call.peer->ip);
       Admission admission;
       admission.refusal = Refusal{401, "unauthorized", "authorization must be \"Bearer\" and a token", Nanos{0}};
       return admission;

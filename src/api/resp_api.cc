@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cmath>
 
-#include "api/asks_by_token.h"
 #include "api/resp_check.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
@@ -205,7 +204,7 @@ class Commands final : public net::RespCommands {
 
   // False: it was not let in, and has been told so.
   bool sign_in(std::string_view secret, RespWriter& reply) {
-    Admission admission = asks_by_token(*service_.access, secret, ip_);
+    Admission admission = service_.access->by_token(secret, ip_);
     if (admission.refusal) {
       const Refusal& refusal = *admission.refusal;
       std::string text = fmt::format("{} {}", refusal.status == 403 ? "NOPERM" : "ERR", refusal.message);

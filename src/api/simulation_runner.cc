@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "api/call.h"
-#include "engine/simulate.h"
+#include "engine/simulate_json.h"
 
 namespace headgate::api {
 namespace {
@@ -19,68 +19,6 @@ struct Outcome {
 
 Outcome refused(std::string_view code, std::string_view message, int status = 400) {
   return {status, Json{{"error", code}, {"message", message}}};
-}
-
-double exact_millis(Nanos span) { return static_cast<double>(span.count()) / 1e6; }
-
-Json policy_json(const engine::PolicyReport& policy) {
-  Json limits = Json::array();
-  for (const auto& limit : policy.limits) {
-    Json peak;
-    if (limit.peak.capacity > 0) {
-      peak = {{"used", number_json(limit.peak.used)},
-              {"capacity", number_json(limit.peak.capacity)},
-              {"t", number_json(exact_millis(limit.peak.at))},
-              {"agent", limit.peak.agent}};
-    }
-    limits.push_back({{"limit", limit.limit}, {"peak", std::move(peak)}});
-  }
-  return {{"id", policy.id},
-          {"unit", policy.unit},
-          {"matched", policy.matched},
-          {"denied", policy.denied},
-          {"exceeded", policy.exceeded},
-          {"monitored", policy.monitored},
-          {"limits", std::move(limits)}};
-}
-
-Json report_json(const engine::SimulationReport& report) {
-  Json json{{"lines", report.lines},
-            {"checks", report.checks},
-            {"allowed", report.allowed},
-            {"denied", report.denied},
-            {"invalid", report.invalid},
-            {"queued", report.queued},
-            {"warnings", report.warnings},
-            {"escalations", report.escalations},
-            {"without_effect", report.without_effect},
-            {"start_time", number_json(exact_millis(report.start))},
-            {"duration_ms", number_json(exact_millis(report.last - report.first))},
-            {"policies", Json::array()},
-            {"agents", Json::array()},
-            {"first_denial", nullptr}};
-  for (const engine::PolicyReport& policy : report.policies) json["policies"].push_back(policy_json(policy));
-  for (std::size_t i = 0; i < std::min(report.agents.size(), kMostAgentsTold); ++i) {
-    const auto& [name, about] = report.agents[i];
-    json["agents"].push_back({{"agent", name}, {"checks", about.checks}, {"denied", about.denied}});
-  }
-  if (const auto& first = report.first_denial) {
-    json["first_denial"] = {{"t", number_json(exact_millis(first->at))},
-                            {"agent", first->agent},
-                            {"operation", first->operation},
-                            {"policy_id", first->policy},
-                            {"reason", first->reason}};
-  }
-  Json allowed = Json::array();
-  Json denied = Json::array();
-  for (const auto& bucket : report.over_time.buckets()) {
-    allowed.push_back(bucket.allowed);
-    denied.push_back(bucket.denied);
-  }
-  json["over_time"] = {{"width_ms", number_json(exact_millis(report.over_time.width()))},
-                       {"allowed", std::move(allowed)},
-                       {"denied", std::move(denied)}};
-  return json;
 }
 
 Outcome simulate(const Simulated& simulated, const std::atomic<bool>& ending) {
@@ -107,7 +45,7 @@ Outcome simulate(const Simulated& simulated, const std::atomic<bool>& ending) {
     }
   }
   simulation.finish();
-  return {200, report_json(simulation.report())};
+  return {200, engine::to_json(simulation.report(), kMostAgentsTold)};
 }
 
 void answer(const Simulated& simulated, const Outcome& told) {

@@ -5,7 +5,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "api/asks_by_token.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
 
@@ -128,7 +127,7 @@ class WsHandler final : public net::WebSocketHandler {
     if (!decision.allowed) return send_decision(socket, decision);
 
     if (!fields.token.empty()) {
-      Admission admission = asks_by_token(*service_.access, fields.token, peer_.ip);
+      Admission admission = service_.access->by_token(fields.token, peer_.ip);
       if (admission.refusal) return refuse(socket, *admission.refusal);
       caller_ = std::move(admission.caller);
     } else if (!caller_.known) {

@@ -138,13 +138,6 @@ std::string number_text(double number) {
   return text;
 }
 
-ordered_json number_json(double number) {
-  constexpr double kExactBelow = 9e15;
-  number = engine::to_millionths(number);
-  if (number == std::floor(number) && std::abs(number) < kExactBelow) return static_cast<std::int64_t>(number);
-  return number;
-}
-
 std::string count_text(std::uint64_t count) {
   std::string text = std::to_string(count);
   for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");

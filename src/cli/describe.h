@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/simulate_json.h"
 #include "policy/model.h"
 
 namespace headgate::cli {
@@ -19,8 +20,7 @@ namespace headgate::cli {
 
 // 50, 0.03: as few digits as tell it to the millionth.
 [[nodiscard]] std::string number_text(double number);
-// The same; 50 rather than 50.0.
-[[nodiscard]] nlohmann::ordered_json number_json(double number);
+using engine::number_json;
 // 12,345.
 [[nodiscard]] std::string count_text(std::uint64_t count);
 // 1m30s, 2h05m, 3.2s: what is readable, not exact.

@@ -10,14 +10,13 @@
 #include "cli/describe.h"
 #include "cli/table.h"
 #include "engine/decision_lines.h"
-#include "engine/simulate.h"
+#include "engine/simulate_json.h"
 
 namespace headgate::cli {
 namespace {
 
 using engine::PeakUse;
 using engine::SimulationReport;
-using nlohmann::ordered_json;
 
 constexpr const char* kHelp = R"(headgate simulate: replay a trace against policies, in virtual time
 
@@ -189,57 +188,6 @@ std::string summary(const SimulationReport& report, const Terminal& terminal) {
   return text;
 }
 
-ordered_json summary_json(const SimulationReport& report) {
-  ordered_json json{{"lines", report.lines},
-                    {"checks", report.checks},
-                    {"allowed", report.allowed},
-                    {"denied", report.denied},
-                    {"invalid", report.invalid},
-                    {"queued", report.queued},
-                    {"warnings", report.warnings},
-                    {"escalations", report.escalations},
-                    {"without_effect", report.without_effect},
-                    {"start_time", number_json(millis(report.start))},
-                    {"duration_ms", number_json(millis(report.last - report.first))}};
-  json["policies"] = ordered_json::array();
-  for (const engine::PolicyReport& policy : report.policies) {
-    ordered_json about{{"id", policy.id},         {"unit", policy.unit},         {"matched", policy.matched},
-                       {"denied", policy.denied}, {"exceeded", policy.exceeded}, {"monitored", policy.monitored}};
-    about["limits"] = ordered_json::array();
-    for (const auto& limit : policy.limits) {
-      ordered_json of_limit{{"limit", limit.limit}, {"peak", nullptr}};
-      if (limit.peak.capacity > 0) {
-        of_limit["peak"] = {{"used", number_json(limit.peak.used)},
-                            {"capacity", number_json(limit.peak.capacity)},
-                            {"t", number_json(millis(limit.peak.at))},
-                            {"agent", limit.peak.agent}};
-      }
-      about["limits"].push_back(std::move(of_limit));
-    }
-    json["policies"].push_back(std::move(about));
-  }
-  json["agents"] = ordered_json::array();
-  for (const auto& [name, about] : report.agents) {
-    json["agents"].push_back({{"agent", name}, {"checks", about.checks}, {"denied", about.denied}});
-  }
-  json["first_denial"] = nullptr;
-  if (const auto& first = report.first_denial) {
-    json["first_denial"] = {{"t", number_json(millis(first->at))},
-                            {"agent", first->agent},
-                            {"operation", first->operation},
-                            {"policy_id", first->policy},
-                            {"reason", first->reason}};
-  }
-  json["over_time"] = {{"width_ms", number_json(millis(report.over_time.width()))},
-                       {"allowed", ordered_json::array()},
-                       {"denied", ordered_json::array()}};
-  for (const auto& bucket : report.over_time.buckets()) {
-    json["over_time"]["allowed"].push_back(bucket.allowed);
-    json["over_time"]["denied"].push_back(bucket.denied);
-  }
-  return json;
-}
-
 int simulate(const Options& options) {
   if (options.trace.empty()) return not_understood("--trace is needed: a file, or - for standard input", "simulate");
   engine::SimulateOptions how;
@@ -279,7 +227,7 @@ int simulate(const Options& options) {
   }
   if (!lines.works()) return kFailed;
   if (options.decisions) return kDone;
-  if (options.json) return write(json_text(summary_json(simulation.report())));
+  if (options.json) return write(json_text(engine::to_json(simulation.report())));
   return write(summary(simulation.report(), options.terminal.terminal()));
 }
 
