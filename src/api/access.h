@@ -61,8 +61,9 @@ class Access {
   [[nodiscard]] Admission manages(const net::HttpRequest& request, bool change) const;
   // May it read /metrics? Open to loopback if so set; else as for managing.
   [[nodiscard]] Admission reads_metrics(const net::HttpRequest& request) const;
-  // May whoever has this token ask, over RESP, WebSocket or gRPC? Bad ones are limited by ip (a whole /64 of IPv6): ten a minute, then they are
-  // told to wait. A good one always passes, so that nobody can lock out others behind the same address.
+  // May whoever has this token ask, over RESP, WebSocket or gRPC? Bad ones are limited by ip (a whole /64 of IPv6): ten
+  // a minute, then they are told to wait. A good one always passes, so that nobody can lock out others behind the same
+  // address.
   [[nodiscard]] Admission by_token(std::string_view secret, std::string_view ip) const;
   // What somebody without a token is, on a protocol that has none in its first message.
   [[nodiscard]] Admission without_token() const;
