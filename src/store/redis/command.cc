@@ -1,0 +1,66 @@
+#include "store/redis/command.h"
+
+#include <hiredis/hiredis.h>
+
+#include <array>
+#include <charconv>
+
+namespace headgate::store::redis {
+namespace {
+
+constexpr std::array<std::uint16_t, 256> make_crc16() {
+  std::array<std::uint16_t, 256> table{};
+  for (unsigned i = 0; i < table.size(); ++i) {
+    auto crc = static_cast<std::uint16_t>(i << 8);
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = static_cast<std::uint16_t>((crc & 0x8000) != 0 ? (crc << 1) ^ 0x1021 : crc << 1);
+    }
+    table[i] = crc;
+  }
+  return table;
+}
+constexpr auto kCrc16 = make_crc16();  // XMODEM, as the cluster specification says
+
+void append_count(char mark, std::size_t count, std::string& wire) {
+  std::array<char, 24> digits;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), count).ptr;
+  wire += mark;
+  wire.append(digits.data(), end);
+  wire += "\r\n";
+}
+
+}  // namespace
+
+void append_words(std::span<const std::string_view> words, std::string& wire) {
+  append_count('*', words.size(), wire);
+  for (const std::string_view word : words) {
+    append_count('$', word.size(), wire);
+    wire += word;
+    wire += "\r\n";
+  }
+}
+
+std::uint16_t slot_of(std::string_view key) noexcept {
+  if (const std::size_t open = key.find('{'); open != std::string_view::npos) {
+    const std::size_t close = key.find('}', open + 1);
+    if (close != std::string_view::npos && close > open + 1) key = key.substr(open + 1, close - open - 1);
+  }
+  std::uint16_t crc = 0;
+  for (const char c : key) {
+    crc = static_cast<std::uint16_t>((crc << 8) ^ kCrc16[((crc >> 8) ^ static_cast<unsigned char>(c)) & 0xFF]);
+  }
+  return crc % 16384;
+}
+
+bool Reply::is_nil() const noexcept { return reply_->type == REDIS_REPLY_NIL; }
+bool Reply::is_integer() const noexcept { return reply_->type == REDIS_REPLY_INTEGER; }
+bool Reply::is_text() const noexcept {
+  return reply_->type == REDIS_REPLY_STRING || reply_->type == REDIS_REPLY_STATUS;
+}
+bool Reply::is_array() const noexcept { return reply_->type == REDIS_REPLY_ARRAY; }
+std::int64_t Reply::integer() const noexcept { return reply_->integer; }
+std::string_view Reply::text() const noexcept { return {reply_->str, reply_->len}; }
+std::size_t Reply::size() const noexcept { return is_array() ? reply_->elements : 0; }
+Reply Reply::operator[](std::size_t i) const noexcept { return Reply(reply_->element[i]); }
+
+}  // namespace headgate::store::redis

@@ -1,0 +1,66 @@
+// What is said to a Redis and what it answers, whoever carries it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "headgate/result.h"
+
+struct redisReply;
+
+namespace headgate::store::redis {
+
+// A script that a server may have to be told first.
+struct Script {
+  std::string_view text;
+  std::string sha1;  // lower-case hex
+};
+
+// Cluster slots are 0 to 16383.
+inline constexpr std::uint16_t kAnySlot = 0xFFFF;  // any server that takes writes will do
+
+struct Command {
+  std::string wire;                // in Redis protocol: an array of bulk strings
+  std::uint16_t slot = kAnySlot;   // of its keys, which all lie in one
+  const Script* script = nullptr;  // with EVALSHA: loaded where the server says NOSCRIPT, then said again
+};
+
+// Appends the array of bulk strings that `words` are.
+void append_words(std::span<const std::string_view> words, std::string& wire);
+// Of a key, by what stands between its first braces, if anything does.
+[[nodiscard]] std::uint16_t slot_of(std::string_view key) noexcept;
+
+// A reply as it lies in the reader's memory: valid while the callback runs that it was given to.
+class Reply {
+ public:
+  explicit Reply(const redisReply* reply) noexcept : reply_(reply) {}
+  [[nodiscard]] bool is_nil() const noexcept;
+  [[nodiscard]] bool is_integer() const noexcept;
+  [[nodiscard]] bool is_text() const noexcept;  // bulk or simple string
+  [[nodiscard]] bool is_array() const noexcept;
+  // REQUIRES: it is one.
+  [[nodiscard]] std::int64_t integer() const noexcept;
+  [[nodiscard]] std::string_view text() const noexcept;
+  [[nodiscard]] std::size_t size() const noexcept;  // of an array; 0 of anything else
+  [[nodiscard]] Reply operator[](std::size_t i) const noexcept;
+
+ private:
+  const redisReply* reply_;
+};
+
+// Carries commands to Redis and answers back.
+class Caller {
+ public:
+  // Called exactly once, from the carrier's thread, or before call() returns where nothing can be sent. An error reply
+  // of the server is an Error whose message begins with the server's own word ("WRONGTYPE ..."); Error::transient says
+  // whether asking again later may help.
+  using Done = std::function<void(const Result<Reply>&)>;
+
+  virtual ~Caller() = default;
+  virtual void call(Command command, Done done) = 0;
+};
+
+}  // namespace headgate::store::redis

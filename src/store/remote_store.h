@@ -1,0 +1,38 @@
+// A store on other machines: the same plans, answered later.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "headgate/result.h"
+#include "store/charge.h"
+
+namespace headgate::store {
+
+// Safe for concurrent use. Nothing is answered later than the store's deadline.
+class RemoteStore {
+ public:
+  struct Answer {
+    Applied applied;
+    Nanos at{0};  // when, by the store's own clock, which is what a refund is told
+  };
+  // Called exactly once: from a thread of the store, or before the call returns where nobody can be asked. An Error:
+  // the store could not be asked, or did not answer in time; then it may have charged all the same.
+  using Done = std::function<void(const Result<Answer>&)>;
+  using Told = std::function<void(const Result<bool>&)>;  // what release() and renew() of a memory store return
+
+  virtual ~RemoteStore() = default;
+
+  // All charges or none, by the store's own clock: of `ask`, the times are not looked at. `charges`, their limits and
+  // `outcomes` must live until `done` is called; outcomes are written only before an answer that is no Error.
+  // REQUIRES: 1 <= charges.size() <= kMaxCharges, costs >= 0, and no cell is named twice.
+  virtual void apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes, Done done) = 0;
+
+  // As in a memory store, but `charged_at` is by the store's clock: Answer::at and what was waited for. The charge and
+  // its limit must live until the call returns. `told` may be empty.
+  virtual void refund(const Charge& charge, Nanos charged_at, Told told) = 0;
+  virtual void release(const Charge& charge, LeaseId lease, Told told) = 0;
+  virtual void renew(const Charge& charge, LeaseId lease, Told told) = 0;
+};
+
+}  // namespace headgate::store
