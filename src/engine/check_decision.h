@@ -24,6 +24,7 @@ enum class Why : std::uint8_t {
   kLoopDetected,      // a `repeat` policy
   kBackingOff,        // back-off is enforced, and its time is not over
   kStoreFull,         // a new key, and the store is at its cap
+  kStoreAway,         // the remote store does not answer, and a policy is closed then
   kQueueFull,         // as many checks wait as may wait
   kTimedOut,          // waited as long as it may
   kCancelled,         // while it waited

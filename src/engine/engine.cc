@@ -131,6 +131,7 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const double* amoun
       charge.soft = judged.soft;
       charge.counted = plan.charges.size() == 1;
       charge.patience = patience;
+      charge.leased = working.leased;
       plan.limits.emplace_back() = &limit;
       plan.holds_slots = plan.holds_slots || slots;
     };
@@ -168,13 +169,25 @@ CheckDecision Engine::check_at(Nanos now, const Check& check) {
   return decision;
 }
 
+inline Engine::Answered Engine::apply_now(Plan& plan, CheckDecision& decision) {
+  if (remote_ != nullptr) [[unlikely]]
+    return apply_far(plan, decision);
+  return {store_.apply(plan.all(), plan.ask, {decision.outcomes.data(), decision.outcomes.size()})};
+}
+
 void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& decision) {
   now = std::clamp(now, Nanos{0}, kMaxTime);
+  Plan plan;
+  if (!prepare(now, check, asker, plan, decision)) return;
+  conclude(now, check, asker, apply_now(plan, decision), plan, decision);
+}
+
+bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, CheckDecision& decision) {
   decision.wall = clock_->wall(now);
   if (!is_fine(check)) {
     decision.problem = problem_of(check);
     decision.why = Why::kInvalid;
-    return;
+    return false;
   }
   decision.state_ = state_->pin();
   const State& state = *decision.state_;
@@ -184,7 +197,7 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
   if (!check.agent.empty() && state.is_exempt(fields.hash(Dimension::kAgent))) {
     decision.allowed = true;
     decision.why = Why::kExempt;
-    return;
+    return false;
   }
   if (state.rules->rules.tiers_matter()) {
     const auto [tier, known] = state.rules->rules.classify(check.operation);
@@ -197,13 +210,12 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
     if (blocked > Nanos{0}) {
       deny(decision, Why::kBackingOff);
       decision.retry_after = blocked;
-      return;
+      return false;
     }
   }
 
   std::array<double, kMaxUnits> amounts;
   amounts_of(check, *state.rules, amounts.data());
-  Plan plan;
   bool fits = add_to_plan(state, fields, amounts.data(), false, plan, decision);
   if (fits && !check.parent_session.empty()) {
     Check parent = check;
@@ -217,7 +229,7 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
     decision.why = Why::kInvalid;
     decision.problem = fmt::format("at most {} limits may apply to one check, and more policies than that match it",
                                    store::kMaxCharges);
-    return;
+    return false;
   }
   if (plan.charges.empty()) {
     decision.allowed = true;
@@ -225,55 +237,71 @@ void Engine::judge(Nanos now, const Check& check, Asker asker, CheckDecision& de
     for (const Judged& judged : decision.judged) {
       if (!check.peek) counters_.add(decision.working(judged).strands[judged.strand].counter, Counters::kAdmitted);
     }
-    return;
+    return false;
   }
 
   decision.outcomes.grow_to(plan.charges.size());
-  if (!room_.empty() && asker != Asker::kFromLine && !check.peek) {
-    // Whoever lets checks queue keeps newcomers behind those who wait.
-    for (const Judged& judged : decision.judged) {
-      const policy::Policy& policy = decision.policy(judged);
-      if (policy.behavior != policy::Behavior::kQueue || judged.soft) continue;
-      for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
-        if (!room_.has_line(plan.charges[i].key, check.priority)) continue;
-        const store::Applied looked =
-            store_.apply({plan.charges.data(), plan.charges.size()}, {now, decision.wall, Effect::kNone},
-                         {decision.outcomes.data(), plan.charges.size()});
-        decide_denied(plan, looked, decision);
-        // What no wait in this line would help is denied as ever.
-        if (decision.decider < 0 || decision.waits) {
-          decision.decider = static_cast<std::int32_t>(&judged - decision.judged.data());
-          decision.waits = true;
-          decision.line_ = plan.charges[i].key;
-          decision.patience_ = policy.max_wait;
-        }
-        if (asker == Asker::kNow || !decision.waits) after_denial(now, check, decision);
-        return;
-      }
-    }
+  plan.ask = {now, decision.wall, check.peek ? Effect::kNone : Effect::kCharge};
+  if (!room_.empty() && asker != Asker::kFromLine && !check.peek && line_before(check, plan, decision)) {
+    plan.ask.effect = Effect::kNone;
+    return true;
   }
-
-  store::Ask ask{now, decision.wall, check.peek ? Effect::kNone : Effect::kCharge};
   if (plan.patience > Nanos{0} && !check.peek) {
-    ask.effect = Effect::kReserve;
-    ask.patience = core::kLongestSpan;
+    plan.ask.effect = Effect::kReserve;
+    plan.ask.patience = core::kLongestSpan;
   }
-  const bool leased = (plan.holds_slots || check.hold) && !check.peek;
-  if (leased) {
+  plan.holds = (plan.holds_slots || check.hold) && !check.peek;
+  if (plan.holds) {
     if (leases_.full()) {
       for (core::Outcome& outcome : decision.outcomes) outcome = {};  // nobody has judged anything
       deny(decision, Why::kTooManyLeases);
-      return;
+      return false;
     }
     decision.lease = Leases::new_id();
-    ask.lease = Leases::slot_of(decision.lease);
+    plan.ask.lease = Leases::slot_of(decision.lease);
   }
-  const store::Applied applied = store_.apply({plan.charges.data(), plan.charges.size()}, ask,
-                                              {decision.outcomes.data(), decision.outcomes.size()});
+  return true;
+}
+
+bool Engine::line_before(const Check& check, Plan& plan, const CheckDecision& decision) const {
+  // Whoever lets checks queue keeps newcomers behind those who wait.
+  for (std::size_t j = 0; j < decision.judged.size(); ++j) {
+    const Judged& judged = decision.judged[j];
+    if (decision.policy(judged).behavior != policy::Behavior::kQueue || judged.soft) continue;
+    for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
+      if (!room_.has_line(plan.charges[i].key, check.priority)) continue;
+      plan.line_judged = static_cast<std::int32_t>(j);
+      plan.line_charge = static_cast<std::int32_t>(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Engine::conclude(Nanos now, const Check& check, Asker asker, const Answered& answered, const Plan& plan,
+                      CheckDecision& decision) {
+  const store::Applied& applied = answered.applied;
+  if (answered.by == AnsweredBy::kNobody) {
+    decision.lease.clear();
+    if (!check.peek) after_denial(now, check, decision);
+    return;
+  }
+  if (plan.line_judged >= 0) {
+    decide_denied(plan, applied, decision);
+    // What no wait in this line would help is denied as ever.
+    if (decision.decider < 0 || decision.waits) {
+      decision.decider = plan.line_judged;
+      decision.waits = true;
+      decision.line_ = plan.charges[static_cast<std::size_t>(plan.line_charge)].key;
+      decision.patience_ = decision.policy(decision.judged[static_cast<std::size_t>(plan.line_judged)]).max_wait;
+    }
+    if (asker == Asker::kNow || !decision.waits) after_denial(now, check, decision);
+    return;
+  }
   const bool admitted = (applied.wait == Nanos{0} || applied.reserved) && !applied.store_full;
   if (admitted) {
     decide_allowed(check, plan, applied, decision);
-    if (leased && !take_lease(now, check, plan, applied, decision)) return;
+    if (plan.holds && !take_lease(now, check, plan, answered, decision)) return;
     if (decision.exceeded && !check.peek) after_soft(now, check, decision);
     return;
   }
@@ -418,7 +446,8 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
     counters_.add(decision.working(judged).strands[judged.strand].counter, Counters::kDenied);
   }
   // A cost that can never fit is a mistake, not a violation: waiting would not help.
-  const bool violation = decision.why != Why::kCostExceedsLimit && decision.why != Why::kStoreFull;
+  const bool violation =
+      decision.why != Why::kCostExceedsLimit && decision.why != Why::kStoreFull && decision.why != Why::kStoreAway;
   if (violation) {
     const auto [wait, sustained] = violations_.record(subject_of(check), now);
     decision.retry_after = std::max(decision.retry_after, wait);

@@ -2,8 +2,8 @@
 // it all or not at all, and decides what comes of it.
 //
 // Safe for concurrent use. check() waits for nothing but the locks of the cells it charges, and allocates nothing where
-// those cells exist and the check is allowed. Policies, overrides, exemptions and the state of the controls are seen
-// whole or not at all, from the next check on.
+// those cells exist and the check is allowed; with a remote store it waits for that, and check_or_wait() does not.
+// Policies, overrides, exemptions and the state of the controls are seen whole or not at all, from the next check on.
 #pragma once
 
 #include <absl/functional/function_ref.h>
@@ -22,6 +22,7 @@
 #include "control/emergency.h"
 #include "control/load.h"
 #include "control/violations.h"
+#include "engine/arrears.h"
 #include "engine/check_decision.h"
 #include "engine/counters.h"
 #include "engine/escalations.h"
@@ -31,6 +32,7 @@
 #include "engine/state.h"
 #include "engine/waiting_room.h"
 #include "store/memory/memory_store.h"
+#include "store/remote_store.h"
 
 namespace headgate::engine {
 
@@ -41,6 +43,9 @@ struct EngineOptions {
   std::uint64_t seed = 0;  // 0: a random one
   EventSink* sink = nullptr;
   std::size_t max_leases = 1'000'000;
+  // Where cells are, if not in this process; it must outlive all calls, and every node needs the same seed. While it is
+  // away, policies do as their on_store_failure says, and cells in this process stand in.
+  store::RemoteStore* remote = nullptr;
 };
 
 // What an operator has set for one agent: any subset of tiers.
@@ -99,6 +104,8 @@ class Engine {
   using Done = std::function<void(const CheckDecision&)>;
   std::uint64_t check_async(const Check& check, const Done& done);
   // The same for askers who would rather not make a `done` before they need one. 0: `decision` is the answer.
+  // kInFlight: a remote store has been asked, which cannot be cancelled and does not take long.
+  static constexpr std::uint64_t kInFlight = ~std::uint64_t{0};
   std::uint64_t check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
                               absl::FunctionRef<Done()> make_done);
   // True: it was told so. False: it has been answered, or is just being tried and will be answered either way.
@@ -106,6 +113,12 @@ class Engine {
   // Serves waits and lets leases expire; returns the instant at which something is next due (kMaxTime: nothing).
   Nanos poll();
   [[nodiscard]] std::size_t waiting() const noexcept { return room_.size(); }
+
+  // With a remote store: what part of each limit this node admits alone while that is away (0 < share <= 1).
+  void set_local_share(double share);
+  // Charges the remote store what was admitted while it was away, as far as that still counts. Call it once it is back.
+  void make_up();
+  [[nodiscard]] std::size_t arrears() const noexcept { return arrears_.size(); }
 
   // All of these checks, or none: when one is denied, whatever the others were charged is given back before this
   // returns. `decisions` are in their order, each as if it had been asked alone. Holds and waits are not for these.
@@ -195,7 +208,37 @@ class Engine {
   // Who asks: somebody who takes no for an answer, somebody who would wait, somebody who has been waiting.
   enum class Asker : std::uint8_t { kNow, kMayWait, kFromLine };
 
+  // Who has judged a plan. A stand-in: the cells of this process, while the remote store is away.
+  enum class AnsweredBy : std::uint8_t { kMemory, kRemote, kStandIn, kNobody };
+  struct Answered {
+    store::Applied applied{};
+    Nanos at{0};  // kRemote: by its clock
+    AnsweredBy by = AnsweredBy::kMemory;
+  };
+  struct Flight;  // a check that a remote store has been asked about
+
+  // All ways to a decision: prepare() makes the plan, somebody judges and charges it, conclude() decides what comes of
+  // it.
   void judge(Nanos now, const Check& check, Asker asker, CheckDecision& decision);
+  // False: it is decided already.
+  [[nodiscard]] bool prepare(Nanos now, const Check& check, Asker asker, Plan& plan, CheckDecision& decision);
+  // Whether the check has to stand behind others; says in the plan where.
+  [[nodiscard]] bool line_before(const Check& check, Plan& plan, const CheckDecision& decision) const;
+  void conclude(Nanos now, const Check& check, Asker asker, const Answered& answered, const Plan& plan,
+                CheckDecision& decision);
+  // Waits for a remote store.
+  [[nodiscard]] Answered apply_now(Plan& plan, CheckDecision& decision);
+  [[nodiscard]] Answered apply_far(Plan& plan, CheckDecision& decision);
+  // The plan becomes what this node may admit alone.
+  [[nodiscard]] Answered stand_in(Plan& plan, CheckDecision& decision);
+  void land(Flight& flight, const Result<store::RemoteStore::Answer>& answer);
+  // Has a check that was denied for now wait in line. 0: it is denied for good.
+  std::uint64_t queue_up(Nanos now, const Check& check, std::uint64_t kicks, CheckDecision& decision,
+                         absl::FunctionRef<Done()> make_done);
+  // One charge that belongs to no policy.
+  store::Applied apply_one(const store::Charge& charge, const store::Ask& ask, core::Outcome& outcome);
+  void refund_one(const store::Charge& charge, Nanos charged_at, Nanos now);
+  void make_up(const store::Charge& charge, const Arrear& arrear);
   // Adds what the matching policies charge; false: too many of them.
   [[nodiscard]] static bool add_to_plan(const State& state, policy::Fields& fields, const double* amounts, bool parent,
                                         Plan& plan, CheckDecision& decision);
@@ -206,7 +249,7 @@ class Engine {
   void after_denial(Nanos now, const Check& check, CheckDecision& decision);
   void after_soft(Nanos now, const Check& check, CheckDecision& decision);
   void escalate(Nanos now, const Check& check, const policy::Policy& policy, CheckDecision& decision);
-  [[nodiscard]] bool take_lease(Nanos now, const Check& check, const Plan& plan, const store::Applied& applied,
+  [[nodiscard]] bool take_lease(Nanos now, const Check& check, const Plan& plan, const Answered& answered,
                                 CheckDecision& decision);
   void note_unknown(const Check& check, Nanos wall);
   // The cost of a check by unit of the rules; negative: it has none of that unit.
@@ -216,6 +259,10 @@ class Engine {
     if (sink_ != nullptr) sink_->on_event(event);
   }
   void give_back(const Lease& lease, Nanos now);
+  void release_slot(const Held& held, LeaseId slot, Nanos now);
+  void refund_held(const Held& held, const store::Charge& charge, Nanos now, Nanos wall);
+  // Charges what was used after all, and does not wait to hear of it.
+  void charge_far(const Held& held, const store::Charge& charge, const store::Ask& ask);
   void expire_leases(Nanos now);
   void serve_lines(Nanos now);
   [[nodiscard]] Result<std::shared_ptr<Lease>> find_lease(std::string_view id, std::string_view owner, Nanos now,
@@ -227,19 +274,22 @@ class Engine {
   void step_load_locked(const control::LoadReading& reading, Nanos now);
   void step_controls_locked(Nanos now);
   void change_factor_locked(Nanos now, const std::string& why);
+  void scale_all_locked();
   void rebuild_overrides_locked();
   void rebuild_exempt_locked();
 
   Clock* clock_;
   EventSink* sink_;
   store::MemoryStore store_;
-  base::Hasher hasher_;  // of the store
+  store::RemoteStore* remote_;  // nullptr: store_ has all cells
+  base::Hasher hasher_;         // of the store
   Counters counters_;
   LimitBook book_;
   control::Violations violations_;
   Escalations escalations_;
   Leases leases_;
   WaitingRoom room_;
+  Arrears arrears_;
   std::atomic<bool> enforce_backoff_{false};
 
   mutable std::mutex control_mutex_;  // guards all below, and whoever publishes

@@ -40,8 +40,9 @@ Engine::Engine(const EngineOptions& options)
               .at_cap = options.at_cap,
               .track_keys = false,
               .seed = options.seed == 0 ? base::random_seed() : options.seed}),
+      remote_(options.remote),
       hasher_(store_.hasher()),
-      book_(store_, counters_),
+      book_(store_, counters_, options.remote != nullptr ? 1 : 0),
       violations_({}),
       leases_(options.max_leases),
       overrides_(std::make_shared<OverrideTable>()) {
@@ -244,14 +245,7 @@ void Engine::change_factor_locked(Nanos now, const std::string& why) {
   const double factor = control::factor_in_force(adaptive_.level, emergency_.active, settings);
   if (factor != factor_) {
     factor_ = factor;
-    LimitBook::Changes changes;
-    book_.scale(*rules_, factor_, changes);
-    for (const auto& [agent, own] : *overrides_) {
-      for (const std::optional<WorkingLimit>& limit : own.tiers) {
-        if (limit) book_.scale(*limit, factor_, changes);
-      }
-    }
-    book_.apply(changes);
+    scale_all_locked();
     tell({.kind = Event::Kind::kAdaptive,
           .time = clock_->wall(now),
           .text = why.empty() ? "the emergency throttle changed" : std::string_view(why),
@@ -259,6 +253,17 @@ void Engine::change_factor_locked(Nanos now, const std::string& why) {
     room_.kick();
   }
   (void)publish_locked();
+}
+
+void Engine::scale_all_locked() {
+  LimitBook::Changes changes;
+  book_.scale(*rules_, factor_, changes);
+  for (const auto& [agent, own] : *overrides_) {
+    for (const std::optional<WorkingLimit>& limit : own.tiers) {
+      if (limit) book_.scale(*limit, factor_, changes);
+    }
+  }
+  book_.apply(changes);
 }
 
 void Engine::report_load(double load) {

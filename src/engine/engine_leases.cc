@@ -9,8 +9,10 @@
 
 namespace headgate::engine {
 
-bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const store::Applied& applied,
+bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const Answered& answered,
                         CheckDecision& decision) {
+  const store::Applied& applied = answered.applied;
+  const bool remote = answered.by == AnsweredBy::kRemote;
   auto lease = std::make_shared<Lease>();
   lease->id = decision.lease;
   lease->agent = check.agent;
@@ -29,9 +31,10 @@ bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const s
       const Nanos wait = charge.limit->strategy() == Strategy::kLeakyBucket ? decision.outcomes[i].delay
                          : applied.reserved                                 ? applied.wait
                                                                             : Nanos{0};
-      const Nanos at = numbers.follows_wall() ? decision.wall : now;
-      lease->held.push_back(
-          {charge, plan.limits[i]->numbers, at + wait, working.policy->unit, working.policy->id, working.scale});
+      const Nanos at = remote ? answered.at : numbers.follows_wall() ? decision.wall : now;
+      const WorkingLimit& limit = *plan.limits[i];
+      lease->held.push_back({charge, answered.by == AnsweredBy::kStandIn ? limit.local : limit.numbers, at + wait,
+                             working.policy->unit, working.policy->id, working.scale, remote});
     }
   }
   if (lease->held.empty()) {
@@ -52,12 +55,28 @@ void Engine::give_back(const Lease& lease, Nanos now) {
   const Nanos wall = clock_->wall(now);
   for (const Held& held : lease.held) {
     if (held.charge.limit->strategy() == Strategy::kConcurrency) {
-      store_.release(held.charge, lease.slot, now);
+      release_slot(held, lease.slot, now);
     } else {
-      store_.refund(held.charge, held.charged_at, held.charge.limit->current().follows_wall() ? wall : now);
+      refund_held(held, held.charge, now, wall);
     }
   }
   room_.kick();
+}
+
+void Engine::release_slot(const Held& held, LeaseId slot, Nanos now) {
+  if (held.remote) {
+    remote_->release(held.charge, slot, {});
+  } else {
+    store_.release(held.charge, slot, now);
+  }
+}
+
+void Engine::refund_held(const Held& held, const store::Charge& charge, Nanos now, Nanos wall) {
+  if (held.remote) {
+    remote_->refund(charge, held.charged_at, {});
+  } else {
+    store_.refund(charge, held.charged_at, charge.limit->current().follows_wall() ? wall : now);
+  }
 }
 
 void Engine::expire_leases(Nanos now) {
@@ -88,11 +107,10 @@ Result<std::shared_ptr<Lease>> Engine::find_lease(std::string_view id, std::stri
 double Engine::settle_part(const Held& held, double actual, Nanos now, Nanos wall, LeaseId slot) {
   const Units wanted = static_cast<Units>(std::ceil(actual * held.scale - 1e-6));
   store::Charge charge = held.charge;
-  const bool follows_wall = charge.limit->current().follows_wall();
   charge.cost = std::abs(wanted - held.charge.cost);
   charge.counted = false;
   if (wanted < held.charge.cost) {
-    store_.refund(charge, held.charged_at, follows_wall ? wall : now);
+    refund_held(held, charge, now, wall);
     return 0;
   }
   if (charge.cost == 0) return 0;
@@ -102,15 +120,18 @@ double Engine::settle_part(const Held& held, double actual, Nanos now, Nanos wal
   charge.cost -= excess;
   charge.soft = false;
   charge.patience = core::kLongestSpan;
+  const store::Ask ask{.now = now,
+                       .wall = wall,
+                       .effect = store::Effect::kReserve,
+                       .patience = core::kLongestSpan,
+                       .lease = slot,
+                       .count_denial = false};
+  if (held.remote) {
+    charge_far(held, charge, ask);
+    return static_cast<double>(excess) / held.scale;
+  }
   core::Outcome outcome;
-  const store::Applied applied = store_.apply({&charge, 1},
-                                              {.now = now,
-                                               .wall = wall,
-                                               .effect = store::Effect::kReserve,
-                                               .patience = core::kLongestSpan,
-                                               .lease = slot,
-                                               .count_denial = false},
-                                              {&outcome, 1});
+  const store::Applied applied = store_.apply({&charge, 1}, ask, {&outcome, 1});
   const bool charged = !applied.store_full && (applied.wait == Nanos{0} || applied.reserved);
   return static_cast<double>(excess + (charged ? 0 : charge.cost)) / held.scale;
 }
@@ -145,7 +166,7 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
   std::string worst;
   for (const Held& held : lease.held) {
     if (held.charge.limit->strategy() == Strategy::kConcurrency) {
-      store_.release(held.charge, lease.slot, now);
+      release_slot(held, lease.slot, now);
       continue;
     }
     const Cost* cost = actual_of(held.unit);
@@ -196,7 +217,12 @@ Result<Nanos> Engine::renew(std::string_view id, std::string_view owner) {
   Lease& lease = **found;
   if (lease.ended) return Error{ErrorCode::kNotFound, fmt::format("lease \"{}\" has ended", id)};
   for (const Held& held : lease.held) {
-    if (held.charge.limit->strategy() == Strategy::kConcurrency) store_.renew(held.charge, lease.slot, now);
+    if (held.charge.limit->strategy() != Strategy::kConcurrency) continue;
+    if (held.remote) {
+      remote_->renew(held.charge, lease.slot, {});
+    } else {
+      store_.renew(held.charge, lease.slot, now);
+    }
   }
   leases_.renew(lease, now);
   return clock_->wall(now) + lease.ttl;
@@ -209,11 +235,8 @@ std::uint64_t Engine::check_async(const Check& check, const Done& done) {
   return waiting;
 }
 
-std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
-                                    absl::FunctionRef<Done()> make_done) {
-  const std::uint64_t kicks = room_.kicks();
-  judge(now, check, Asker::kMayWait, decision);
-  if (!decision.waits || check.peek) return 0;
+std::uint64_t Engine::queue_up(Nanos now, const Check& check, std::uint64_t kicks, CheckDecision& decision,
+                               absl::FunctionRef<Done()> make_done) {
   Nanos patience = decision.patience_;
   if (check.max_wait > Nanos{0}) patience = std::min(patience, check.max_wait);
   // A wait that cannot end in time is over at once; but a slot may come free at any moment.

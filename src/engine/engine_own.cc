@@ -74,7 +74,7 @@ Decision Engine::apply_own(Nanos now, const store::Charge& charge, Use use) {
   const Nanos wall = clock_->wall(now);
   core::Outcome outcome;
   const store::Effect effect = use == Use::kCharge ? store::Effect::kCharge : store::Effect::kNone;
-  const store::Applied applied = store_.apply({&charge, 1}, {now, wall, effect}, {&outcome, 1});
+  const store::Applied applied = apply_one(charge, {now, wall, effect}, outcome);
   Decision decision = decision_of(outcome);
   if (applied.store_full) {
     decision.verdict = Verdict::kNotYet;
@@ -94,10 +94,12 @@ Result<Decision> Engine::throttle(Nanos now, std::string_view key, const Gcra& b
     return Error{ErrorCode::kInvalidArgument, "quantity must be at least 0, got " + std::to_string(quantity)};
   }
   const base::Hash128 cell = throttle_cell(hasher_(key));
-  bool done = false;
-  const core::Outcome outcome = store_.try_one(cell, *live, quantity, now, 0, done);
-  if (done) [[likely]]
-    return decision_of(outcome);
+  if (remote_ == nullptr) [[likely]] {
+    bool done = false;
+    const core::Outcome outcome = store_.try_one(cell, *live, quantity, now, 0, done);
+    if (done) [[likely]]
+      return decision_of(outcome);
+  }
   store::Charge charge;
   charge.key = cell;
   charge.limit = live;
@@ -119,7 +121,7 @@ Decision Engine::check_own(Nanos now, const OwnLimit& own, Units cost, Use use) 
   charge.cost = cost;
   if (use == Use::kRefund) {
     const Nanos at = live.current().follows_wall() ? clock_->wall(now) : now;
-    store_.refund(charge, at, at);
+    refund_one(charge, at, at);
     charge.cost = 0;
     use = Use::kPeek;
   }
@@ -167,7 +169,7 @@ void Engine::refund(Nanos now, const Check& check) {
     // soonest anyway.
     const Nanos at = limit.follows_wall() ? wall : now;
     const Nanos charged = limit.strategy == Strategy::kSlidingWindow ? at - limit.numbers.log.window + Nanos{1} : at;
-    store_.refund(charge, charged, at);
+    refund_one(charge, charged, at);
   }
   room_.kick();
 }
@@ -196,7 +198,7 @@ std::vector<Engine::TierUsage> Engine::tier_usage(std::string_view agent, std::s
       store::Charge charge = plan.charges[judged.first];
       charge.cost = 0;
       core::Outcome outcome;
-      (void)store_.apply({&charge, 1}, {now, wall, store::Effect::kNone}, {&outcome, 1});
+      (void)apply_one(charge, {now, wall, store::Effect::kNone}, outcome);
       TierUsage& usage = usages.emplace_back();
       usage.tier = policy::to_string(tier);
       usage.limit = static_cast<double>(outcome.limit) * plan.limits[judged.first]->unit;

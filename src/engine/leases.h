@@ -23,6 +23,7 @@ struct Held {
   std::string unit;
   std::string policy_id;
   double scale = 1;
+  bool remote = false;  // charged_at is by the remote store's clock then
 };
 
 // What came of settling.

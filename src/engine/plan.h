@@ -1,6 +1,8 @@
 // What one check would charge, in the order of the policies that ask for it.
 #pragma once
 
+#include <span>
+
 #include "base/bounded_array.h"
 #include "engine/engine.h"
 
@@ -11,6 +13,12 @@ struct Engine::Plan {
   base::BoundedArray<const WorkingLimit*, store::kMaxCharges> limits;  // beside charges
   Nanos patience{0};                                                   // the most that any charge may be waited for
   bool holds_slots = false;
+  bool holds = false;             // something, under a lease
+  std::int32_t line_judged = -1;  // the policy and the charge at which others wait already; -1: nobody does
+  std::int32_t line_charge = -1;
+  store::Ask ask;
+
+  [[nodiscard]] std::span<const store::Charge> all() const noexcept { return {charges.data(), charges.size()}; }
 };
 
 }  // namespace headgate::engine

@@ -31,29 +31,39 @@ std::uint16_t unit_index(std::vector<std::string>& units, const std::string& uni
 
 }  // namespace
 
-WorkingLimit LimitBook::limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor,
-                              Changes& changes) {
+std::shared_ptr<LiveNumbers> LimitBook::numbers(const std::string& identity, const Limit& limit) {
   std::weak_ptr<LiveNumbers>& known = limits_[identity];
   std::shared_ptr<LiveNumbers> numbers = known.lock();
   if (numbers == nullptr) {
-    numbers = std::make_shared<LiveNumbers>(scaled(base, factor));
+    numbers = std::make_shared<LiveNumbers>(limit);
     known = numbers;
   }
-  WorkingLimit limit{std::move(numbers), base::hash128(identity, seed), base};
+  return numbers;
+}
+
+WorkingLimit LimitBook::limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor,
+                              Changes& changes) {
+  const Limit stands = scaled(base, factor);
+  WorkingLimit limit{numbers(identity, stands), base::hash128(identity, seed), base, 1, nullptr};
+  if (share_ > 0) limit.local = numbers(identity + "\nlocal", share_of(stands, share_));
   scale(limit, factor, changes);
   return limit;
 }
 
 void LimitBook::scale(const WorkingLimit& limit, double factor, Changes& changes) const {
-  Limit wanted = scaled(limit.base, factor);
-  if (!(limit.numbers->stands == wanted)) changes.emplace_back(limit.numbers.get(), std::move(wanted));
+  const auto change = [&](LiveNumbers& numbers, Limit wanted) {
+    if (!(numbers.stands == wanted)) changes.emplace_back(&numbers, std::move(wanted));
+  };
+  const Limit stands = scaled(limit.base, factor);
+  change(*limit.numbers, stands);
+  if (limit.local != nullptr) change(*limit.local, share_of(stands, share_));
 }
 
 void LimitBook::scale(const Ruleset& rules, double factor, Changes& changes) const {
   for (const WorkingPolicy& working : rules.policies) {
-    if (!scales(*working.policy)) continue;
+    if (!scales(*working.policy) && share_ == 0) continue;
     for (const Strand& strand : working.strands) {
-      for (const WorkingLimit& limit : strand.limits) scale(limit, factor, changes);
+      for (const WorkingLimit& limit : strand.limits) scale(limit, scales(*working.policy) ? factor : 1, changes);
     }
   }
 }
@@ -79,6 +89,7 @@ void LimitBook::equip(Ruleset& rules, std::uint64_t seed, double factor, Changes
     const bool throttles = policy.action == policy::Action::kThrottle && !strict;
     working.patience = throttles ? policy.max_wait : Nanos{0};
     working.enforced = policy.mode == policy::Mode::kEnforce;
+    working.leased = policy.consistency == policy::Consistency::kLeased;
     unsigned shift = 0;
     for (const policy::KeyPart& part : policy.key) {
       working.attributes = working.attributes || part.dimension == policy::Dimension::kAttribute;

@@ -35,6 +35,7 @@ struct WorkingLimit {
   base::Hash128 salt;
   Limit base;       // before any scaling
   double unit = 1;  // of cost: what one unit of a cell stands for; a slot is a slot whatever the policy counts
+  std::shared_ptr<LiveNumbers> local;  // this node's share, while the store is away; nullptr: cells are in this process
 };
 
 // The limits of a policy, or of one of its variants.
@@ -55,6 +56,7 @@ struct WorkingPolicy {
   bool split = false;       // into variants, or into those enforced and those monitored
   bool attributes = false;  // are part of the key
   bool enforced = true;     // by its mode
+  bool leased = false;      // may be answered from units taken ahead
   Nanos patience{0};        // how long it may be waited for
   std::uint32_t enforced_share = 0;  // of 1,000,000
   std::vector<Strand> strands;
@@ -77,7 +79,9 @@ struct Ruleset {
 // Not safe for concurrent use: whoever publishes takes turns.
 class LimitBook {
  public:
-  LimitBook(store::MemoryStore& store, Counters& counters) : store_(store), counters_(counters) {}
+  // `share`: what this node admits of a limit while a remote store is away; 0: there is none.
+  LimitBook(store::MemoryStore& store, Counters& counters, double share)
+      : store_(store), counters_(counters), share_(share) {}
 
   // Numbers that are to change, gathered so that they change together.
   using Changes = std::vector<std::pair<LiveNumbers*, Limit>>;
@@ -89,10 +93,15 @@ class LimitBook {
   void scale(const Ruleset& rules, double factor, Changes& changes) const;
   void scale(const WorkingLimit& limit, double factor, Changes& changes) const;
   void apply(const Changes& changes);
+  // From the next scale() on.
+  void set_share(double share) noexcept { share_ = share; }
 
  private:
+  [[nodiscard]] std::shared_ptr<LiveNumbers> numbers(const std::string& identity, const Limit& limit);
+
   store::MemoryStore& store_;
   Counters& counters_;
+  double share_;
   std::unordered_map<std::string, std::weak_ptr<LiveNumbers>> limits_;
 };
 

@@ -30,7 +30,7 @@ Result<Limit> try_scale(const Limit& base, double factor) {
     case Strategy::kFixedWindow: return Limit::fixed_window({limit, base.window(), burst});
     case Strategy::kLeakyBucket: return Limit::leaky_bucket({times(base.rate(), factor), limit - 1});
     case Strategy::kConcurrency: return Limit::concurrency({limit, base.window(), burst});
-    case Strategy::kQuota: break;
+    case Strategy::kQuota: return Limit::quota({limit, base.period(), base.timezone(), burst});
   }
   return base;
 }
@@ -38,6 +38,10 @@ Result<Limit> try_scale(const Limit& base, double factor) {
 }  // namespace
 
 Limit scaled(const Limit& base, double factor) {
+  return base.strategy() == Strategy::kQuota ? base : share_of(base, factor);
+}
+
+Limit share_of(const Limit& base, double factor) {
   if (factor == 1 || !(factor > 0)) return base;
   Result<Limit> limit = try_scale(base, factor);
   // Only the most extreme limits have no room for a quarter more, or for a tenth of their rate.

@@ -9,4 +9,7 @@ namespace headgate::engine {
 // does any factor for a quota: a budget that people were promised does not shrink because a machine is busy.
 [[nodiscard]] Limit scaled(const Limit& base, double factor);
 
+// The part of a limit that one of several nodes may admit alone: a quota's as well. At least one unit.
+[[nodiscard]] Limit share_of(const Limit& limit, double share);
+
 }  // namespace headgate::engine

@@ -28,6 +28,12 @@ class RemoteStore {
   // REQUIRES: 1 <= charges.size() <= kMaxCharges, costs >= 0, and no cell is named twice.
   virtual void apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes, Done done) = 0;
 
+  // What its clock says, as far as is known here.
+  [[nodiscard]] virtual Nanos now_approx() const noexcept = 0;
+
+  // Answers at once where nobody needs to be asked. False: nothing was done.
+  virtual bool try_now(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) = 0;
+
   // As in a memory store, but `charged_at` is by the store's clock: Answer::at and what was waited for. The charge and
   // its limit must live until the call returns. `told` may be empty.
   virtual void refund(const Charge& charge, Nanos charged_at, Told told) = 0;

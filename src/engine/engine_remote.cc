@@ -1,0 +1,195 @@
+// Plans that are judged elsewhere: asking, standing in while nobody answers, and making up for it afterwards.
+#include <algorithm>
+#include <semaphore>
+
+#include "engine/engine.h"
+#include "engine/owned_check.h"
+#include "engine/plan.h"
+
+namespace headgate::engine {
+
+using store::RemoteStore;
+
+struct Engine::Flight {
+  OwnedCheck check;
+  CheckDecision decision;
+  Plan plan;
+  Nanos now{0};
+  std::uint64_t kicks = 0;
+  Done done;
+};
+
+namespace {
+
+// Asks, and waits for the answer: not for longer than the store's deadline.
+Result<RemoteStore::Answer> ask_and_wait(RemoteStore& store, std::span<const store::Charge> charges,
+                                         const store::Ask& ask, std::span<core::Outcome> outcomes) {
+  std::binary_semaphore answered{0};
+  Result<RemoteStore::Answer> answer = RemoteStore::Answer{};
+  store.apply(charges, ask, outcomes, [&](const Result<RemoteStore::Answer>& came) {
+    answer = came;
+    answered.release();
+  });
+  answered.acquire();
+  return answer;
+}
+
+}  // namespace
+
+Engine::Answered Engine::apply_far(Plan& plan, CheckDecision& decision) {
+  const std::span<core::Outcome> outcomes{decision.outcomes.data(), decision.outcomes.size()};
+  if (!plan.holds && remote_->try_now(plan.all(), plan.ask, outcomes)) return {.by = AnsweredBy::kRemote};
+  const Result<RemoteStore::Answer> answer = ask_and_wait(*remote_, plan.all(), plan.ask, outcomes);
+  if (!answer) return stand_in(plan, decision);
+  return {answer->applied, answer->at, AnsweredBy::kRemote};
+}
+
+Engine::Answered Engine::stand_in(Plan& plan, CheckDecision& decision) {
+  using policy::OnStoreFailure;
+  for (std::size_t j = 0; j < decision.judged.size(); ++j) {
+    const Judged& judged = decision.judged[j];
+    const bool closed = decision.policy(judged).on_store_failure == OnStoreFailure::kClosed;
+    if (!closed || judged.soft || judged.count == 0) continue;
+    for (core::Outcome& outcome : decision.outcomes) outcome = {};  // nobody has judged anything
+    deny(decision, Why::kStoreAway);
+    decision.decider = static_cast<std::int32_t>(j);
+    decision.retry_after = std::chrono::seconds{1};
+    return {.by = AnsweredBy::kNobody};
+  }
+  const Plan asked = plan;
+  for (const Judged& judged : decision.judged) {
+    const bool local = decision.policy(judged).on_store_failure == OnStoreFailure::kLocal;
+    for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
+      store::Charge& charge = plan.charges[i];
+      charge.limit = &plan.limits[i]->local->live;
+      if (!local) charge.cost = 0;
+    }
+  }
+  Answered answered{.by = AnsweredBy::kStandIn};
+  answered.applied = store_.apply(plan.all(), plan.ask, {decision.outcomes.data(), decision.outcomes.size()});
+  const store::Applied& applied = answered.applied;
+  const bool admitted = (applied.wait == Nanos{0} || applied.reserved) && !applied.store_full;
+  if (!admitted || plan.ask.effect == store::Effect::kNone) return answered;
+  for (std::size_t i = 0; i < asked.charges.size(); ++i) {
+    const store::Charge& charge = asked.charges[i];
+    const bool skipped = charge.soft && !decision.outcomes[i].fits();
+    if (charge.cost == 0 || skipped || charge.limit->strategy() == Strategy::kConcurrency) continue;
+    arrears_.add(charge.key, asked.limits[i]->numbers, charge.cost, decision.wall);
+  }
+  return answered;
+}
+
+std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
+                                    absl::FunctionRef<Done()> make_done) {
+  now = std::clamp(now, Nanos{0}, kMaxTime);
+  const std::uint64_t kicks = room_.kicks();
+  Plan plan;
+  if (!prepare(now, check, Asker::kMayWait, plan, decision)) return 0;
+  Answered answered;
+  const std::span<core::Outcome> outcomes{decision.outcomes.data(), decision.outcomes.size()};
+  if (remote_ == nullptr) {
+    answered = {store_.apply(plan.all(), plan.ask, outcomes)};
+  } else if (!plan.holds && remote_->try_now(plan.all(), plan.ask, outcomes)) {
+    answered.by = AnsweredBy::kRemote;
+  } else {
+    auto flight = std::make_unique<Flight>();
+    flight->check = OwnedCheck(check);
+    flight->decision = std::move(decision);
+    flight->plan = plan;
+    flight->now = now;
+    flight->kicks = kicks;
+    flight->done = make_done();
+    Flight* asked = flight.release();  // comes back with the answer, which comes exactly once
+    remote_->apply(asked->plan.all(), asked->plan.ask,
+                   {asked->decision.outcomes.data(), asked->decision.outcomes.size()},
+                   [this, asked](const Result<RemoteStore::Answer>& answer) {
+                     const std::unique_ptr<Flight> landing(asked);
+                     land(*landing, answer);
+                   });
+    return kInFlight;
+  }
+  conclude(now, check, Asker::kMayWait, answered, plan, decision);
+  if (!decision.waits || check.peek) return 0;
+  return queue_up(now, check, kicks, decision, make_done);
+}
+
+void Engine::land(Flight& flight, const Result<RemoteStore::Answer>& answer) {
+  const Check& check = flight.check.get();
+  const Answered answered =
+      answer ? Answered{answer->applied, answer->at, AnsweredBy::kRemote} : stand_in(flight.plan, flight.decision);
+  conclude(flight.now, check, Asker::kMayWait, answered, flight.plan, flight.decision);
+  if (flight.decision.waits && !check.peek) {
+    const auto done = [&] { return std::move(flight.done); };
+    if (queue_up(flight.now, check, flight.kicks, flight.decision, done) != 0) return;
+  }
+  flight.done(flight.decision);
+}
+
+store::Applied Engine::apply_one(const store::Charge& charge, const store::Ask& ask, core::Outcome& outcome) {
+  if (remote_ != nullptr) {
+    const Result<RemoteStore::Answer> answer = ask_and_wait(*remote_, {&charge, 1}, ask, {&outcome, 1});
+    if (answer) return answer->applied;
+  }
+  return store_.apply({&charge, 1}, ask, {&outcome, 1});
+}
+
+void Engine::refund_one(const store::Charge& charge, Nanos charged_at, Nanos now) {
+  if (remote_ == nullptr) {
+    store_.refund(charge, charged_at, now);
+  } else {
+    remote_->refund(charge, remote_->now_approx() - (now - charged_at), {});
+  }
+}
+
+void Engine::charge_far(const Held& held, const store::Charge& charge, const store::Ask& ask) {
+  struct Used {
+    store::Charge charge;
+    std::shared_ptr<LiveNumbers> numbers;
+    core::Outcome outcome;
+  };
+  auto used = std::make_shared<Used>(Used{charge, held.numbers, {}});
+  remote_->apply({&used->charge, 1}, ask, {&used->outcome, 1}, [this, used](const Result<RemoteStore::Answer>& answer) {
+    if (!answer) arrears_.add(used->charge.key, used->numbers, used->charge.cost, clock_->wall(clock_->now()));
+  });
+}
+
+void Engine::set_local_share(double share) {
+  const std::lock_guard guard(control_mutex_);
+  book_.set_share(share);
+  scale_all_locked();
+}
+
+void Engine::make_up() {
+  for (const auto& [cell, arrear] : arrears_.take_all()) {
+    store::Charge charge;
+    charge.key = cell;
+    charge.limit = &arrear.numbers->live;
+    const core::CompiledLimit& limit = charge.limit->current();
+    charge.cost = std::min(still_owed(limit, arrear, clock_->wall(clock_->now())), limit.most);
+    if (charge.cost > 0) make_up(charge, arrear);
+  }
+}
+
+void Engine::make_up(const store::Charge& charge, const Arrear& arrear) {
+  struct Owed {
+    store::Charge charge;
+    Arrear arrear;  // keeps the limit alive
+    core::Outcome outcome;
+  };
+  auto owed = std::make_shared<Owed>(Owed{charge, arrear, {}});
+  remote_->apply({&owed->charge, 1}, {.effect = store::Effect::kCharge}, {&owed->outcome, 1},
+                 [this, owed](const Result<RemoteStore::Answer>& answer) {
+                   if (!answer) {
+                     arrears_.add(owed->charge.key, owed->arrear.numbers, owed->charge.cost, owed->arrear.last);
+                     return;
+                   }
+                   // Others may have used what is owed here meanwhile: then all that is left is taken.
+                   const Units left = owed->outcome.remaining;
+                   if (answer->applied.wait == Nanos{0} || left <= 0 || left >= owed->charge.cost) return;
+                   store::Charge less = owed->charge;
+                   less.cost = left;
+                   make_up(less, owed->arrear);
+                 });
+}
+
+}  // namespace headgate::engine
