@@ -121,18 +121,15 @@ int list(const Options& options) {
   const Result<ordered_json> answer = client->json("GET", kPath);
   if (!answer) return failed(answer.error().message);
   if (options.json) return write(client->received());
-  Table table({{"ID"}, {"ROLE"}, {"AGENT"}, {"NAME"}, {"CREATED"}, {"EXPIRES"}, {"LAST USED"}});
+  Table table({{"ID"}, {"ROLE"}, {"AGENT"}, {"NAME"}, {"CREATED"}, {"EXPIRES"}});
   for (const ordered_json& json : Fields(*answer).list("tokens")) {
     const Fields token(json);
-    const bool revoked = token.flag("revoked") || token.number("revoked_at") > 0;
-    const Ink ink = revoked ? Ink::kDim : Ink::kPlain;
-    table.add({{token.text_or_number("id"), revoked ? Ink::kDim : Ink::kBold},
-               {token.text("role"), ink},
-               {token.has("agent") ? token.text("agent") : "", ink},
-               {token.text("name"), ink},
-               {time_text(token, "created_at", ""), ink},
-               {revoked ? "revoked" : time_text(token, "expires_at", "never"), ink},
-               {time_text(token, "last_used_at", "never"), ink}});
+    table.add({{token.text_or_number("id"), Ink::kBold},
+               {token.text("role")},
+               {token.has("agent") ? token.text("agent") : ""},
+               {token.text("name")},
+               {time_text(token, "created_at", "")},
+               {time_text(token, "expires_at", "never")}});
   }
   return write(table.empty() ? "no tokens\n" : table.text(options.terminal.terminal()));
 }

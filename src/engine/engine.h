@@ -124,7 +124,8 @@ class Engine {
   // returns. `decisions` are in their order, each as if it had been asked alone. Holds and waits are not for these.
   // REQUIRES: decisions.size() == checks.size().
   bool check_all(Nanos now, std::span<const Check> checks, std::span<CheckDecision> decisions);
-  // Gives the cost of the check back to every policy that matches it, as far as it is still charged.
+  // Gives the cost of the check back to every policy that matches it, as far as it is still charged. Nothing for a
+  // check that would be refused as invalid.
   void refund(Nanos now, const Check& check);
 
   // Limits that no policy names but the asker itself.

@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 
+#include "engine/check_problem.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
 
@@ -152,6 +153,7 @@ bool Engine::check_all(Nanos now, std::span<const Check> checks, std::span<Check
 }
 
 void Engine::refund(Nanos now, const Check& check) {
+  if (!is_fine(check)) return;  // it cannot have been charged
   now = std::clamp(now, Nanos{0}, kMaxTime);
   CheckDecision decision;
   decision.state_ = state_->pin();

@@ -243,10 +243,13 @@ class Tokens(WithServer):
     def test_list_is_a_table(self):
         self.server.answers["GET", "/api/admin/tokens"] = (200, {"tokens": [
             {"id": "t1", "role": "agent", "agent": "A", "name": "ci", "created_at": 1_700_000_000_000,
-             "expires_at": None, "last_used_at": 1_700_000_001_000}]})
+             "expires_at": None},
+            {"id": "t2", "role": "viewer", "agent": None, "name": "wall", "created_at": 1_700_000_000_000,
+             "expires_at": 1_800_000_000_000}]})
         self.assertEqual([line.split() for line in self.told("token", "list").splitlines()],
-                         [["ID", "ROLE", "AGENT", "NAME", "CREATED", "EXPIRES", "LAST", "USED"],
-                          ["t1", "agent", "A", "ci", "2023-11-14T22:13:20Z", "never", "2023-11-14T22:13:21Z"]])
+                         [["ID", "ROLE", "AGENT", "NAME", "CREATED", "EXPIRES"],
+                          ["t1", "agent", "A", "ci", "2023-11-14T22:13:20Z", "never"],
+                          ["t2", "viewer", "wall", "2023-11-14T22:13:20Z", "2027-01-15T08:00:00Z"]])
         self.server.answers["GET", "/api/admin/tokens"] = (200, {"tokens": []})
         self.assertEqual(self.told("token", "list"), "no tokens\n")
 

@@ -1,5 +1,6 @@
 #include "store/memory/cell.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -348,22 +349,24 @@ Outcome charge_holds(const CompiledLimit& limit, Word* w, Units cost, Nanos now,
 
 void refund(const CompiledLimit& limit, Word* w, bool& ahead, Units units, Nanos charged_at, Nanos now) noexcept {
   const auto& n = limit.numbers;
+  // More than a bucket holds has no time to refill in that could be told in nanoseconds; windows count units.
+  const Units drawn = std::min(units, limit.most);
   switch (limit.strategy) {
     case Strategy::kTokenBucket: {
       const BucketState state = load_bucket(w);
-      save(refunded(state, core::token_bucket_refund(state, n.bucket, units), Nanos{n.bucket.fill}, charged_at, now),
+      save(refunded(state, core::token_bucket_refund(state, n.bucket, drawn), Nanos{n.bucket.fill}, charged_at, now),
            w);
       return;
     }
     case Strategy::kLeakyBucket: {
       // Only the last turn can be given back: whoever has a later one would share it with the next to come.
-      const BucketState less = core::token_bucket_refund(load_bucket(w), n.bucket, units);
+      const BucketState less = core::token_bucket_refund(load_bucket(w), n.bucket, drawn);
       if (less.full_at <= charged_at) save(less, w);
       return;
     }
     case Strategy::kGcra: {
       const GcraState state{Nanos{w[0]}};
-      const BucketState less{core::gcra_refund(state, n.gcra, units).full_at, 0};
+      const BucketState less{core::gcra_refund(state, n.gcra, drawn).full_at, 0};
       w[0] = refunded({state.full_at, 0}, less, n.gcra.tolerance, charged_at, now).full_at.count();
       return;
     }

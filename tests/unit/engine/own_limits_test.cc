@@ -140,6 +140,37 @@ policies:
   EXPECT_EQ(left(Q("x").agent("a").cost(0)), 10);
 }
 
+// At a second each, these refill in 0.3 seconds and 2^64 nanoseconds: in 0.3 seconds, for whoever lets that wrap
+// around.
+constexpr Units kTooMuch = 18'446'744'074;
+
+TEST_F(OwnLimits, ARefundOfMoreThanABucketHoldsFillsItAndNoMore) {
+  load(R"(
+policies:
+  - {id: gcra, match: {operations: [x]}, limit: {strategy: gcra, max_burst: 9, count: 10, period: 10s}}
+)");
+  const Q q = std::move(Q("x").agent("a").cost(6));
+  EXPECT_TRUE(engine_.check_at(clock_.now(), q.get()).allowed);
+  engine_.refund(clock_.now(), Q("x").agent("a").cost(static_cast<double>(kTooMuch)).get());
+  EXPECT_EQ(left(Q("x").agent("a").cost(0)), 10);
+}
+
+TEST_F(OwnLimits, ARefundOfMoreThanAnAskersOwnBucketHoldsFillsItAndNoMore) {
+  const Limit limit = *Limit::gcra({.max_burst = 9, .count = 10, .period = seconds{10}});
+  const Engine::OwnLimit own{.space = "envoy", .key = "a", .limit = limit};
+  EXPECT_EQ(engine_.check_own(clock_.now(), own, 6).remaining, 4);
+  EXPECT_EQ(engine_.check_own(clock_.now(), own, kTooMuch, Engine::Use::kRefund).remaining, 10);
+}
+
+TEST_F(OwnLimits, ACheckThatWouldBeRefusedGivesNothingBack) {
+  load("policies: [{id: all, limit: 10/60s}]");
+  EXPECT_TRUE(engine_.check_at(clock_.now(), Q("x").agent("a").cost(6).get()).allowed);
+  engine_.refund(clock_.now(), Q("").agent("a").cost(6).get());
+  EXPECT_EQ(left(Q("x").agent("a").cost(0)), 4) << "an operation is required";
+  engine_.refund(clock_.now(), Q("x").agent("a").cost(2 * kMaxCost).get());
+  EXPECT_EQ(left(Q("x").agent("a").cost(0)), 4) << "no check may cost as much";
+}
+
 TEST_F(OwnLimits, TierUsageTellsEachTierAndChannelApart) {
   EXPECT_TRUE(engine_.check_at(clock_.now(), Q("ping").agent("a").channel("ws").get()).allowed);
   const auto ws = engine_.tier_usage("a", "ws");
