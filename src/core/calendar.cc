@@ -2,6 +2,8 @@
 
 #include <date/tz.h>
 
+#include "base/hash.h"
+
 namespace headgate::core {
 namespace {
 
@@ -48,6 +50,7 @@ Nanos begins(local_days day, const date::time_zone& zone) {
 Result<Calendar> Calendar::make(Period period, const std::string& timezone) {
   Calendar calendar;
   calendar.period_ = period;
+  calendar.id_ = static_cast<std::uint32_t>(base::hash128(timezone, static_cast<std::uint64_t>(period)).low);
   try {
     calendar.zone_ = date::locate_zone(timezone);
     // The database reads a zone's file when it is first asked; here it may still fail, and allocate.

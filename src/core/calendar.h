@@ -29,9 +29,12 @@ class Calendar {
 
   // The period that contains `wall`. Allocates nothing; about a microsecond.
   [[nodiscard]] Span period_at(Nanos wall) const noexcept;
+  // Tells calendars apart by period and the zone's name, alike on all machines.
+  [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
 
  private:
   Period period_ = Period::kDay;
+  std::uint32_t id_ = 0;
   const date::time_zone* zone_ = nullptr;
 };
 

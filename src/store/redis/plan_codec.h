@@ -1,0 +1,71 @@
+// What the scripts are told and what they answer. Everything that needs more than 53 bits is computed here: the script
+// adds and compares, and answers with each cell as it was, from which the strategies themselves make the outcome.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/compiled_limit.h"
+#include "store/charge.h"
+
+namespace headgate::store::redis {
+
+// Neither a sliding window nor a wait for a reservation may be longer: its instants are kept modulo 2^48 microseconds.
+inline constexpr Nanos kLongestLog = std::chrono::hours{24 * 365 * 4};
+inline constexpr Units kMostLogged = Units{1} << 47;  // nor may more units be counted in one
+
+// The limit as it is counted in Redis: spans are whole microseconds, rounded up, and a unit refills in at most 2^40ths
+// of a nanosecond, rounded up. Most limits are counted exactly as they are.
+[[nodiscard]] core::CompiledLimit as_counted(const core::CompiledLimit& limit) noexcept;
+// The Error says why this limit cannot be counted in Redis.
+[[nodiscard]] Result<void> countable(const core::CompiledLimit& limit);
+// Tells cells apart that were written by other numbers; the same on every machine. REQUIRES: `limit` is as_counted().
+[[nodiscard]] std::uint32_t shape_of(const core::CompiledLimit& limit) noexcept;
+
+// One charge of a plan on its way.
+struct Planned {
+  core::CompiledLimit limit;   // as_counted()
+  std::uint32_t shape = 0;     // of the limit
+  std::uint32_t also = 0;      // of cells that somebody else has written and that are taken as they stand; 0: none
+  Units cost = 0;              // 0 where the cost can never fit
+  bool never = false;          //
+  bool soft = false;           //
+  Nanos patience{0};           //
+  core::Span period, another;  // quota: where now lies, and what may be charged ahead
+};
+
+// What is asked of all of them.
+struct Terms {
+  Effect effect = Effect::kCharge;
+  Nanos now{0};  // 0: by the clock of Redis
+  Nanos patience{0};
+  Nanos least{0};  // with kReserve: not sooner than this
+  LeaseId lease = 0;
+};
+
+void append_terms(const Terms& terms, std::string& blob);
+void append_planned(const Planned& planned, std::string& blob);
+
+enum class Told : std::uint8_t { kReleased = 3, kRenewed = 4, kRefunded = 5 };
+// What tell_script is given. REQUIRES: of a refund, that the limit is no concurrency limit; of all others, that it is.
+void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Nanos charged_at, std::string& blob);
+
+struct ScriptAnswer {
+  enum class Status : std::uint8_t { kAdmitted, kDenied, kStale, kOtherPeriod, kForeign };
+  Status status = Status::kDenied;
+  Nanos now{0};
+  Nanos wait{0};          // kAdmitted, kDenied: of the whole plan, in whole microseconds
+  std::size_t index = 0;  // else: which of the charges it is about
+  Nanos instant{0};       // kOtherPeriod: that of a period which must be looked up
+  std::string_view cells;
+};
+// nullopt: no answer of a script of ours.
+[[nodiscard]] std::optional<ScriptAnswer> read_answer(std::string_view text) noexcept;
+
+// How many bytes of ScriptAnswer::cells are about a cell of this strategy.
+[[nodiscard]] std::size_t told_of(Strategy strategy) noexcept;
+// Judges a cost by what the script said of the cell. REQUIRES: told_of() bytes.
+[[nodiscard]] core::Outcome judge_told(const Planned& planned, std::string_view cell, Nanos now) noexcept;
+
+}  // namespace headgate::store::redis

@@ -1,0 +1,406 @@
+#include "store/redis/redis_store.h"
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "store/redis/cell_codec.h"
+#include "store/redis/plan_script.h"
+
+namespace headgate::store::redis {
+namespace {
+
+using core::Outcome;
+
+constexpr std::size_t kMaxForeign = 4096;
+// A cell may be stale, then another, then the period over; more often than this in one call is a fault.
+constexpr int kMaxAttempts = 12;
+
+Nanos wall_now() noexcept {
+  return std::chrono::duration_cast<Nanos>(std::chrono::system_clock::now().time_since_epoch());
+}
+
+void append_base64url(const base::Hash128& key, std::string& out) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  for (int digit = 0; digit < 22; ++digit) {
+    const int from = 128 - 6 * (digit + 1);  // the last digit has two bits and four zeros
+    std::uint64_t bits = 0;
+    if (from >= 64) {
+      bits = key.high >> (from - 64);
+    } else if (from >= 0) {
+      bits = key.low >> from | (from > 0 ? key.high << (64 - from) : 0);
+    } else {
+      bits = key.low << -from;
+    }
+    out += kDigits[bits & 63];
+  }
+}
+
+Error torn_answer() {
+  return {ErrorCode::kCorrupt, "redis: the script gave an answer that is none of ours: is another program using it?"};
+}
+
+void put_command(const Script& script, std::span<const std::string_view> keys, std::string_view blob,
+                 std::string& wire) {
+  const std::string count = std::to_string(keys.size());
+  std::array<std::string_view, kMaxCharges + 4> words;
+  std::size_t size = 0;
+  words[size++] = "EVALSHA";
+  words[size++] = script.sha1;
+  words[size++] = count;
+  for (const std::string_view key : keys) words[size++] = key;
+  words[size++] = blob;
+  append_words({words.data(), size}, wire);
+}
+
+}  // namespace
+
+// What every call of a script has in common: it is made again when a cell was written by other numbers, after that was
+// dealt with.
+class RedisStore::Call {
+ public:
+  Call(RedisStore& store, std::span<const Charge> charges) : store_(store), charges_(charges) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  virtual ~Call() = default;
+
+  // Deletes itself once it has answered.
+  void start() {
+    for (std::size_t i = 0; i < charges_.size(); ++i) {
+      planned_.push_back(plan(charges_[i]));
+      keys_.push_back(store_.key_of(charges_[i].key));
+      if (const auto can = countable(planned_[i].limit); !can) return end(can.error());
+    }
+    ask();
+  }
+
+ protected:
+  virtual void append_blob(std::string& blob) = 0;
+  [[nodiscard]] virtual const Script& script() const = 0;
+  virtual void answer(const ScriptAnswer& answer) = 0;
+  virtual void fail(const Error& error) = 0;
+
+  [[nodiscard]] std::vector<Planned>& planned() noexcept { return planned_; }
+  [[nodiscard]] const Charge& charge(std::size_t i) const noexcept { return charges_[i]; }
+  [[nodiscard]] RedisStore& store() noexcept { return store_; }
+
+ private:
+  [[nodiscard]] Planned plan(const Charge& charge) const {
+    const std::uint32_t generation = charge.limit->generation();
+    Planned planned;
+    planned.limit = as_counted(charge.limit->entry(generation).limit);
+    planned.shape = shape_of(planned.limit);
+    planned.also = store_.foreign_shape(planned.shape);
+    planned.never = charge.cost > planned.limit.most;
+    planned.cost = planned.never ? 0 : charge.cost;
+    planned.soft = charge.soft;
+    planned.patience = charge.patience;
+    return planned;
+  }
+
+  void end(const Error& error) {
+    fail(error);
+    delete this;
+  }
+
+  void ask() {
+    if (++attempts_ > kMaxAttempts) {
+      return end({ErrorCode::kIo, "redis: a cell was changed by somebody else each time we looked", true});
+    }
+    std::string blob;
+    append_blob(blob);
+    std::array<std::string_view, kMaxCharges> keys;
+    for (std::size_t i = 0; i < keys_.size(); ++i) keys[i] = keys_[i];
+    Command command;
+    command.wire.reserve(96 + 64 * keys_.size() + blob.size());
+    put_command(script(), {keys.data(), keys_.size()}, blob, command.wire);
+    command.slot = store_.options_.cluster ? slot_of(keys_[0]) : kAnySlot;
+    command.script = &script();
+    sent_at_ = wall_now();
+    store_.caller_.call(std::move(command), [this](const Result<Reply>& reply) { on_reply(reply); });
+  }
+
+  void on_reply(const Result<Reply>& reply) {
+    if (!reply) return end(reply.error());
+    const auto read = reply->is_text() ? read_answer(reply->text()) : std::nullopt;
+    if (!read || read->index >= charges_.size()) return end(torn_answer());
+    store_.heard(read->now, sent_at_);
+    switch (read->status) {
+      case ScriptAnswer::Status::kAdmitted:
+      case ScriptAnswer::Status::kDenied: {
+        std::size_t told = 0;
+        for (const Planned& planned : planned_) told += told_of(planned.limit.strategy);
+        const bool plan = &script() == &plan_script();
+        if (read->cells.size() != (plan ? told : 0)) return end(torn_answer());
+        answer(*read);
+        delete this;
+        return;
+      }
+      case ScriptAnswer::Status::kStale: return fetch(read->index, read->now);
+      case ScriptAnswer::Status::kOtherPeriod: {
+        const core::Calendar& calendar = planned_[read->index].limit.numbers.window.calendar;
+        planned_[read->index].period = calendar.period_at(read->now);
+        planned_[read->index].another = calendar.period_at(read->instant);
+        return ask();
+      }
+      case ScriptAnswer::Status::kForeign: return end(foreign(read->index));
+    }
+  }
+
+  [[nodiscard]] Error foreign(std::size_t i) const {
+    return {ErrorCode::kCorrupt, "redis: what lies under \"" + keys_[i] + "\" is not a cell of a " +
+                                     to_string(planned_[i].limit.strategy) +
+                                     " limit: does another program use this prefix?"};
+  }
+
+  // Reads a cell that was written by other numbers than those of its limit now.
+  void fetch(std::size_t i, Nanos now) {
+    Command command;
+    append_words(std::array<std::string_view, 2>{"GET", keys_[i]}, command.wire);
+    command.slot = store_.options_.cluster ? slot_of(keys_[i]) : kAnySlot;
+    store_.caller_.call(std::move(command), [this, i, now](const Result<Reply>& reply) {
+      if (!reply) return end(reply.error());
+      if (reply->is_nil()) return ask();
+      if (!reply->is_text()) return end(torn_answer());
+      bring_up_to_date(i, reply->text(), now);
+    });
+  }
+
+  void bring_up_to_date(std::size_t i, std::string_view raw, Nanos now) {
+    const LiveLimit& live = *charges_[i].limit;
+    const auto shape = shape_in(live.strategy(), raw);
+    if (!shape) return end(foreign(i));
+    const std::uint32_t to = live.generation();
+    for (std::uint32_t from = to; live.remembers(from); --from) {
+      if (shape_of(as_counted(live.entry(from).limit)) != *shape) {
+        if (from == 0) break;
+        continue;
+      }
+      planned_[i] = plan(charges_[i]);
+      if (from == to) return ask();  // somebody was quicker
+      const auto carried = carry_cell(live, from, to, raw, now);
+      if (!carried) return end(foreign(i));
+      return replace(i, raw, *carried);
+    }
+    // Written by numbers that are not known here: by a server that has newer ones, or by one that had others before it
+    // was started anew. It is taken as it stands, and stays theirs: they know what their numbers were.
+    planned_[i].also = *shape;
+    store_.remember_foreign(planned_[i].shape, *shape);
+    ask();
+  }
+
+  void replace(std::size_t i, std::string_view raw, const Carried& carried) {
+    Command command;
+    const std::string keep = std::to_string(carried.keep_ms);
+    const Script& replacing = replace_script();
+    append_words(std::array<std::string_view, 7>{"EVALSHA", replacing.sha1, "1", keys_[i], raw, carried.raw, keep},
+                 command.wire);
+    command.slot = store_.options_.cluster ? slot_of(keys_[i]) : kAnySlot;
+    command.script = &replacing;
+    store_.caller_.call(std::move(command), [this](const Result<Reply>& reply) {
+      if (!reply) return end(reply.error());
+      ask();  // where somebody was quicker, that is what will be found
+    });
+  }
+
+  RedisStore& store_;
+  std::span<const Charge> charges_;
+  std::vector<Planned> planned_;
+  std::vector<std::string> keys_;
+  Nanos sent_at_{0};
+  int attempts_ = 0;
+};
+
+class RedisStore::PlanCall final : public Call {
+ public:
+  PlanCall(RedisStore& store, const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
+           Done done)
+      : Call(store, charges), terms_(terms), outcomes_(outcomes), done_(std::move(done)) {}
+
+ private:
+  [[nodiscard]] const Script& script() const override { return plan_script(); }
+  void fail(const Error& error) override { done_(error); }
+
+  void append_blob(std::string& blob) override {
+    Terms terms = terms_;
+    for (Planned& each : planned()) {
+      // What can never fit keeps all the others from being charged, unless nothing is refused because of it.
+      if (each.never && !each.soft) terms.effect = Effect::kNone;
+      if (each.limit.strategy != Strategy::kQuota || each.period.end != Nanos{0}) continue;
+      const core::Calendar& calendar = each.limit.numbers.window.calendar;
+      each.period = calendar.period_at(terms.now == Nanos{0} ? store().redis_now_approx() : terms.now);
+      each.another = calendar.period_at(each.period.end);
+    }
+    append_terms(terms, blob);
+    for (const Planned& each : planned()) append_planned(each, blob);
+  }
+
+  // As MemoryStore::apply_locked() has it, with the cells as the script found them.
+  void answer(const ScriptAnswer& script) override {
+    Answer result;
+    result.at = script.now;
+    Applied& applied = result.applied;
+    bool in_time = true;
+    std::string_view cells = script.cells;
+    for (std::size_t i = 0; i < planned().size(); ++i) {
+      const Planned& each = planned()[i];
+      const std::size_t size = told_of(each.limit.strategy);
+      outcomes_[i] = judge_told(each, cells.substr(0, size), script.now);
+      cells.remove_prefix(size);
+      const Nanos wait = outcomes_[i].wait;
+      if (wait == Nanos{0} || each.soft) continue;
+      applied.wait = wait == kNever || applied.wait == kNever ? kNever : std::max(applied.wait, wait);
+      in_time = in_time && terms_.effect == Effect::kReserve && wait != kNever && wait <= terms_.patience &&
+                wait <= each.patience && each.limit.strategy != Strategy::kConcurrency;
+    }
+    const bool admitted = script.status == ScriptAnswer::Status::kAdmitted;
+    if (admitted && applied.wait != kNever) {
+      applied.wait = script.wait;  // rounded up to where it was charged
+      applied.reserved = terms_.effect == Effect::kReserve && applied.wait > Nanos{0};
+    }
+    if (in_time && terms_.effect == Effect::kReserve) read_turns(script, applied);
+    done_(result);
+  }
+
+  void read_turns(const ScriptAnswer& script, Applied& applied) {
+    std::string_view cells = script.cells;
+    for (std::size_t i = 0; i < planned().size(); ++i) {
+      const Planned& each = planned()[i];
+      const std::string_view cell = cells.substr(0, told_of(each.limit.strategy));
+      cells.remove_prefix(cell.size());
+      if (each.limit.strategy != Strategy::kLeakyBucket || each.cost == 0 || each.soft) continue;
+      const Outcome turn = judge_told(each, cell, script.now + applied.wait);
+      outcomes_[i].delay = applied.wait + turn.delay;
+      if (outcomes_[i].delay <= terms_.patience) continue;
+      applied.wait = outcomes_[i].delay - terms_.patience;
+      return;
+    }
+  }
+
+  const Terms terms_;
+  std::span<Outcome> outcomes_;
+  Done done_;
+};
+
+class RedisStore::TellCall final : public Call {
+ public:
+  struct What {
+    redis::Told told;
+    Nanos now;
+    LeaseId lease;
+    Nanos charged_at;
+  };
+  TellCall(RedisStore& store, const Charge& charge, const What& what, RemoteStore::Told done)
+      : Call(store, {&charge_, 1}),
+        limit_(charge.limit->current()),
+        charge_(charge),
+        what_(what),
+        done_(std::move(done)) {
+    // The limit may be gone before the answer comes.
+    std::vector<LiveLimit::Entry> entries;
+    std::uint32_t oldest = charge.limit->generation();
+    while (oldest > 0 && charge.limit->remembers(oldest - 1)) --oldest;
+    for (std::uint32_t g = oldest; charge.limit->remembers(g); ++g) entries.push_back(charge.limit->entry(g));
+    limit_.take_over(oldest, entries);
+    charge_.limit = &limit_;
+    charge_.name = {};
+  }
+
+ private:
+  [[nodiscard]] const Script& script() const override { return tell_script(); }
+  void append_blob(std::string& blob) override {
+    append_told(what_.told, planned()[0], what_.now, what_.lease, what_.charged_at, blob);
+  }
+  void answer(const ScriptAnswer& script) override {
+    if (done_) done_(script.status == ScriptAnswer::Status::kAdmitted);
+  }
+  void fail(const Error& error) override {
+    if (done_) done_(error);
+  }
+
+  LiveLimit limit_;
+  Charge charge_;
+  const What what_;
+  RemoteStore::Told done_;
+};
+
+RedisStore::RedisStore(Caller& caller, Options options) : caller_(caller), options_(std::move(options)) {}
+
+std::string RedisStore::key_of(const base::Hash128& key) const {
+  std::string name;
+  name.reserve(options_.prefix.size() + 26);
+  name += options_.prefix;
+  name += "c:{";
+  append_base64url(key, name);
+  name += '}';
+  return name;
+}
+
+void RedisStore::apply(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes, Done done) {
+  apply_at(Nanos{0}, charges, ask, outcomes, std::move(done));
+}
+
+void RedisStore::apply_slot(const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
+                            Done done) {
+  (new PlanCall(*this, terms, charges, outcomes, std::move(done)))->start();
+}
+
+void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes,
+                          Done done) {
+  apply_slot({ask.effect, now, ask.patience, Nanos{0}, ask.lease}, charges, outcomes, std::move(done));
+}
+
+void RedisStore::tell(redis::Told told, Nanos now, const Charge& charge, LeaseId lease, Nanos charged_at,
+                      RemoteStore::Told done) {
+  // A hold is released, all else refunded; the other way round there is nothing to do.
+  const bool held = charge.limit->strategy() == Strategy::kConcurrency;
+  if (held == (told == redis::Told::kRefunded)) {
+    if (done) done(false);
+    return;
+  }
+  (new TellCall(*this, charge, {told, now, lease, charged_at}, std::move(done)))->start();
+}
+
+void RedisStore::refund(const Charge& charge, Nanos charged_at, RemoteStore::Told told) {
+  refund_at(Nanos{0}, charge, charged_at, std::move(told));
+}
+void RedisStore::release(const Charge& charge, LeaseId lease, RemoteStore::Told told) {
+  release_at(Nanos{0}, charge, lease, std::move(told));
+}
+void RedisStore::renew(const Charge& charge, LeaseId lease, RemoteStore::Told told) {
+  renew_at(Nanos{0}, charge, lease, std::move(told));
+}
+void RedisStore::refund_at(Nanos now, const Charge& charge, Nanos charged_at, RemoteStore::Told told) {
+  tell(redis::Told::kRefunded, now, charge, 0, charged_at, std::move(told));
+}
+void RedisStore::release_at(Nanos now, const Charge& charge, LeaseId lease, RemoteStore::Told told) {
+  tell(redis::Told::kReleased, now, charge, lease, Nanos{0}, std::move(told));
+}
+void RedisStore::renew_at(Nanos now, const Charge& charge, LeaseId lease, RemoteStore::Told told) {
+  tell(redis::Told::kRenewed, now, charge, lease, Nanos{0}, std::move(told));
+}
+
+Nanos RedisStore::redis_now_approx() const noexcept { return wall_now() + clock_offset(); }
+
+void RedisStore::heard(Nanos redis_now, Nanos sent_at) noexcept {
+  // It was asked somewhere between sending and hearing.
+  const Nanos heard_at = wall_now();
+  clock_offset_.store(redis_now - (sent_at + (heard_at - sent_at) / 2), std::memory_order_relaxed);
+}
+
+std::uint32_t RedisStore::foreign_shape(std::uint32_t shape) const {
+  if (!any_foreign_.load(std::memory_order_relaxed)) return 0;
+  const std::lock_guard guard(foreign_mutex_);
+  const auto found = foreign_.find(shape);
+  return found != foreign_.end() ? found->second : 0;
+}
+
+void RedisStore::remember_foreign(std::uint32_t shape, std::uint32_t foreign) {
+  const std::lock_guard guard(foreign_mutex_);
+  if (foreign_.size() >= kMaxForeign) foreign_.clear();
+  foreign_[shape] = foreign;
+  any_foreign_.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace headgate::store::redis

@@ -1,0 +1,68 @@
+// Cells in a Redis that several servers share. A plan is one script and one round trip, judged and charged by the clock
+// of Redis. In a cluster a plan whose cells lie in several slots takes one script for each, and what was charged in one
+// is given back if another has no room.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "store/redis/command.h"
+#include "store/redis/plan_codec.h"
+#include "store/remote_store.h"
+
+namespace headgate::store::redis {
+
+// Safe for concurrent use. The caller must outlive the store, and the store every call made to it.
+class RedisStore final : public RemoteStore {
+ public:
+  struct Options {
+    std::string prefix = "headgate:";  // of all keys
+    bool cluster = false;              // cells lie in slots, and a script reaches those of one only
+  };
+  RedisStore(Caller& caller, Options options);
+
+  void apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes, Done done) override;
+  void refund(const Charge& charge, Nanos charged_at, RemoteStore::Told told) override;
+  void release(const Charge& charge, LeaseId lease, RemoteStore::Told told) override;
+  void renew(const Charge& charge, LeaseId lease, RemoteStore::Told told) override;
+
+  // The same at an instant of the caller's choosing, in whole microseconds; 0: by the clock of Redis.
+  void apply_at(Nanos now, std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes,
+                Done done);
+  void refund_at(Nanos now, const Charge& charge, Nanos charged_at, RemoteStore::Told told);
+  void release_at(Nanos now, const Charge& charge, LeaseId lease, RemoteStore::Told told);
+  void renew_at(Nanos now, const Charge& charge, LeaseId lease, RemoteStore::Told told);
+
+  // The clock of Redis less the wall clock here, as of the last answer.
+  [[nodiscard]] Nanos clock_offset() const noexcept { return clock_offset_.load(std::memory_order_relaxed); }
+
+  // The name of a cell: a readable prefix, and the hash in base64 as that which decides the slot.
+  [[nodiscard]] std::string key_of(const base::Hash128& key) const;
+
+ private:
+  class Call;
+  class PlanCall;
+  class TellCall;
+  friend class Call;
+
+  // One slot's worth of a plan.
+  void apply_slot(const Terms& terms, std::span<const Charge> charges, std::span<core::Outcome> outcomes, Done done);
+  void tell(redis::Told told, Nanos now, const Charge& charge, LeaseId lease, Nanos charged_at, RemoteStore::Told done);
+  // What the clock of Redis shows, as far as is known here.
+  [[nodiscard]] Nanos redis_now_approx() const noexcept;
+  void heard(Nanos redis_now, Nanos sent_at) noexcept;
+  // The shape of cells that are taken as they stand though the limit has another; 0: none.
+  [[nodiscard]] std::uint32_t foreign_shape(std::uint32_t shape) const;
+  void remember_foreign(std::uint32_t shape, std::uint32_t foreign);
+
+  Caller& caller_;
+  const Options options_;
+  std::atomic<Nanos> clock_offset_{Nanos{0}};
+  std::atomic<bool> any_foreign_{false};
+  mutable std::mutex foreign_mutex_;
+  std::unordered_map<std::uint32_t, std::uint32_t> foreign_;  // at most kMaxForeign; then it begins anew
+};
+
+}  // namespace headgate::store::redis
