@@ -2,6 +2,7 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -11,7 +12,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -93,19 +93,24 @@ class RedisServer {
 
   // The reply as text: an array's elements with blanks between them, an error as it came. Empty: there was none.
   std::string ask(const std::vector<std::string>& words) {
-    if (connection_ == nullptr || connection_->err != 0) connection_.reset(connect());
-    if (connection_ == nullptr || connection_->err != 0) return {};
     std::vector<const char*> texts;
     std::vector<std::size_t> sizes;
     for (const std::string& word : words) {
       texts.push_back(word.data());
       sizes.push_back(word.size());
     }
-    const std::unique_ptr<redisReply, decltype(&freeReplyObject)> reply(
-        static_cast<redisReply*>(
-            redisCommandArgv(connection_.get(), static_cast<int>(words.size()), texts.data(), sizes.data())),
-        &freeReplyObject);
-    return reply == nullptr ? std::string() : text_of(*reply);
+    const int count = static_cast<int>(words.size());
+    // Twice, because a server that changes its role hangs up on everybody.
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      if (connection_ == nullptr || connection_->err != 0) connection_.reset(connect());
+      if (connection_ == nullptr || connection_->err != 0) return {};
+      void* const reply = redisCommandArgv(connection_.get(), count, texts.data(), sizes.data());
+      if (reply == nullptr) continue;
+      std::string text = text_of(*static_cast<redisReply*>(reply));
+      freeReplyObject(reply);
+      return text;
+    }
+    return {};
   }
 
  private:
@@ -162,7 +167,7 @@ class RedisServer {
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::chdir(where.c_str()) != 0) ::_exit(127);
-      if (std::freopen("log", "a", stdout) == nullptr) ::_exit(127);
+      if (::dup2(::open("log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDOUT_FILENO) < 0) ::_exit(127);
       ::execvp(argv[0], argv.data());
       ::_exit(127);
     }

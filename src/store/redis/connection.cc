@@ -88,7 +88,7 @@ Nanos Connection::tick(Nanos now) {
   if (!ready()) {
     const Nanos due = opened_ + rules_.connect_timeout;
     if (now < due) return due;
-    lose({}, fmt::format("no connection within {}", milliseconds_of(rules_.connect_timeout)));
+    lose_waiting();
     return kNotDue;
   }
   if (owed_.empty()) return kNotDue;
@@ -96,6 +96,16 @@ Nanos Connection::tick(Nanos now) {
   if (now < due) return due;
   lose({}, fmt::format("has answered nothing for {}", milliseconds_of(rules_.longest_debt)));
   return kNotDue;
+}
+
+void Connection::lose_waiting() {
+  const std::string within = "within " + milliseconds_of(rules_.connect_timeout);
+  switch (phase_) {
+    case Phase::kResolving: return lose({}, "no address " + within);
+    case Phase::kShaking: return lose("TLS", fmt::format("no TLS handshake {}; does it speak TLS?", within));
+    case Phase::kGreeting: return lose({}, "no answer to the greeting " + within);
+    default: return lose({}, "no connection " + within);
+  }
 }
 
 void Connection::next_address() {

@@ -89,6 +89,7 @@ class Connection final : public Watcher {
   void encode_next();
   void want(std::uint32_t events);
   void lose(std::string_view kind, const std::string& why);
+  void lose_waiting();
   void lose_at_greeting(const redisReply& reply);
 
   Loop& loop_;

@@ -65,9 +65,10 @@ bool ReplyReader::announces_too_much() const noexcept {
   const char* begin = reader_->buf + reader_->pos;
   const std::size_t size = reader_->len - reader_->pos;
   if (bytes_ + size > max_bytes_ + 64) return true;
+  // hiredis has taken the mark of the item at hand, and waits for the rest of it.
+  if (size == 0 || reader_->ridx < 0 || reader_->rstack[reader_->ridx].type != REDIS_REPLY_STRING) return false;
   long long announced = 0;
-  if (size < 2 || *begin != '$') return false;
-  const auto [end, problem] = std::from_chars(begin + 1, begin + size, announced);
+  const auto [end, problem] = std::from_chars(begin, begin + size, announced);
   if (end == begin + size) return false;  // the number may go on
   return problem == std::errc::result_out_of_range || announced > static_cast<long long>(max_bytes_);
 }
