@@ -8,6 +8,7 @@
 
 #include "store/redis/redis_store.h"
 #include "support/cells.h"
+#include "support/plain_caller.h"
 #include "support/redis_server.h"
 
 namespace headgate::test {
