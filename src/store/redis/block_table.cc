@@ -115,7 +115,8 @@ bool BlockTable::heard(const Charge& charge, const LeaseTerms& terms, const core
     block.dry_until = now + pause_after_denial(outcome.wait, terms);
     return false;
   }
-  if (block.errand || now < block.next || target(measured(block.demand, terms, now), terms) == 0) return false;
+  block.demand = measured(block.demand, terms, now);
+  if (block.errand || now < block.next || !worth_leasing(block.demand, terms, charge.cost)) return false;
   return block.errand = true;
 }
 
@@ -127,17 +128,22 @@ std::array<BlockTable::Errand::Back, 2> BlockTable::take_back(Block& block, Unit
   return {{{newest, block.newest_at}, {units - newest, block.older_at}}};
 }
 
+// Nothing was asked for a while: what is held lies about.
+bool BlockTable::is_idle(const Block& block, Nanos now) noexcept {
+  return block.demand.asked == 0 && now >= block.demand.since + block.terms.ttl / 4;
+}
+
 // REQUIRES: the shard is locked, and block.errand is set.
-BlockTable::Errand BlockTable::errand_for(const base::Hash128& cell, Block& block, Nanos now) {
-  const bool idle = block.demand.asked == 0;
-  block.demand = measured(block.demand, block.terms, now);
-  const LeaseStep step = lease_step(block.units, idle ? 0 : target(block.demand, block.terms), now >= block.until);
+BlockTable::Errand BlockTable::errand_for(const base::Hash128& cell, Block& block, bool idle, Nanos now) {
+  const Units wanted = idle ? 0 : target(block.demand, block.terms);
+  const LeaseStep step = lease_step(block.units, wanted, now >= block.until);
   Errand errand;
   errand.cell = cell;
   errand.limit = block.live;
   errand.terms = block.terms;
   errand.left = step.keep;
   errand.want = step.want;
+  errand.least = step.least;
   errand.back = take_back(block, step.give_back);
   return errand;
 }
@@ -151,7 +157,8 @@ BlockTable::Errand BlockTable::begin(const base::Hash128& cell, Limit limit, con
     block.live = std::move(limit);
     block.terms = terms;
   }
-  return errand_for(cell, block, now);
+  block.demand = measured(block.demand, block.terms, now);
+  return errand_for(cell, block, false, now);
 }
 
 std::array<BlockTable::Errand::Back, 2> BlockTable::renew(const base::Hash128& cell, Units held, Nanos until) noexcept {
@@ -195,26 +202,22 @@ void BlockTable::due(Nanos now, std::size_t calls, std::size_t most, std::vector
       const auto here = it++;
       Block& block = here->second;
       if (block.errand) continue;
+      const bool idle = is_idle(block, now);
+      block.demand = measured(block.demand, block.terms, now);
       if (block.units == 0) {
-        if (block.demand.asked == 0 && now >= block.demand.since + 2 * block.terms.ttl) {
-          shard.blocks.erase(here);
-        } else if (now >= block.demand.since + block.terms.ttl) {
-          block.demand = measured(block.demand, block.terms, now);
-        }
+        if (idle && now >= block.until && now >= block.dry_until) shard.blocks.erase(here);
         continue;
       }
-      const bool idle = block.demand.asked == 0 && now >= block.demand.since + block.terms.ttl / 4;
       if ((!idle && now < block.until - block.terms.ttl / 2) || errands.size() >= most) continue;
       block.errand = true;
-      errands.push_back(errand_for(here->first, block, now));
+      errands.push_back(errand_for(here->first, block, idle, now));
     }
   }
 }
 
 BlockTable::Errand BlockTable::take_all(const base::Hash128& cell, Block& block) {
   block.errand = true;
-  block.demand = {};
-  return errand_for(cell, block, Nanos{0});
+  return errand_for(cell, block, true, Nanos{0});
 }
 
 void BlockTable::empty(std::vector<Errand>& errands) {
@@ -234,12 +237,14 @@ std::optional<BlockTable::Errand> BlockTable::empty(const base::Hash128& cell) {
   return take_all(cell, found->second);
 }
 
-BlockTable::Totals BlockTable::totals() const noexcept {
+BlockTable::Totals BlockTable::totals(Nanos now) const noexcept {
   Totals totals;
   for (std::size_t i = 0; i <= mask_; ++i) {
     const std::lock_guard guard(shards_[i].lock);
     totals.cells += shards_[i].blocks.size();
-    for (const auto& [cell, block] : shards_[i].blocks) totals.units += block.units;
+    for (const auto& [cell, block] : shards_[i].blocks) {
+      (now < block.until ? totals.units : totals.lapsed) += block.units;
+    }
   }
   return totals;
 }

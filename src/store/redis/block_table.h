@@ -50,6 +50,7 @@ class BlockTable {
     LeaseTerms terms;
     Units left = 0;
     Units want = 0;
+    Units least = 0;
     // Units that are no longer this node's, and when they were charged, by the store's clock.
     struct Back {
       Units units = 0;
@@ -75,9 +76,10 @@ class BlockTable {
 
   struct Totals {
     std::size_t cells = 0;
-    Units units = 0;  // held, whether or not their leases have lapsed
+    Units units = 0;   // that may be used
+    Units lapsed = 0;  // that may not any more, and have yet to go back
   };
-  [[nodiscard]] Totals totals() const noexcept;
+  [[nodiscard]] Totals totals(Nanos now) const noexcept;
 
  private:
   struct Block {
@@ -116,7 +118,8 @@ class BlockTable {
   [[nodiscard]] Taken take_locked(std::span<const Charge> charges, Nanos now,
                                   std::span<core::Outcome> outcomes) noexcept;
   [[nodiscard]] static std::array<Errand::Back, 2> take_back(Block& block, Units units) noexcept;
-  [[nodiscard]] static Errand errand_for(const base::Hash128& cell, Block& block, Nanos now);
+  [[nodiscard]] static bool is_idle(const Block& block, Nanos now) noexcept;
+  [[nodiscard]] static Errand errand_for(const base::Hash128& cell, Block& block, bool idle, Nanos now);
   [[nodiscard]] static Errand take_all(const base::Hash128& cell, Block& block);
   static void note(Block& block, const core::Outcome& outcome, Nanos now) noexcept;
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kText = R"(
 local record, field = KEYS[1], 'n' .. ARGV[1]
 local number, left, want = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local cap, ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
+local least, cap, ttl = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function read(text)
@@ -48,7 +48,8 @@ end
 
 local room = math.max(0, cap - (out - own))
 local held = math.min(left, room)
-held = held + math.min(want, math.ceil((room - held) / 2))
+local grant = math.min(want, math.ceil((room - held) / 2))
+if grant >= least then held = held + grant end
 out = out - own + held
 if held > 0 then
   redis.call('HSET', record, field, string.format('%.0f %.0f %.0f', held, now + ttl, number))
@@ -105,12 +106,13 @@ Command hold_command(std::string_view prefix, std::string_view node, const Hold&
   const fmt::format_int number(hold.number);
   const fmt::format_int left(hold.left);
   const fmt::format_int want(hold.want);
+  const fmt::format_int least(hold.least);
   const fmt::format_int cap(hold.cap);
   // Rounded up: the record must not lapse before its node stops.
   const fmt::format_int ttl(std::chrono::ceil<std::chrono::microseconds>(hold.ttl).count());
   const auto text = [](const fmt::format_int& n) { return std::string_view{n.data(), n.size()}; };
-  const std::array<std::string_view, 10> words{"EVALSHA",    script.sha1, "1",        key,       node,
-                                               text(number), text(left),  text(want), text(cap), text(ttl)};
+  const std::array<std::string_view, 11> words{"EVALSHA",  script.sha1, "1",         key,       node,     text(number),
+                                               text(left), text(want),  text(least), text(cap), text(ttl)};
   Command command;
   append_words(words, command.wire);
   command.slot = slot_of(key);

@@ -3,7 +3,8 @@
 // The record is a hash under `<cell key>:l`, in the cell's slot: for each node its units, until when they hold and the
 // number of its last message; the total; and when to look for lapsed ones next. It says what may be used, not what was
 // charged: the units themselves are charged to the cell and refunded to it, like any cost. A node
-//   1. says hold(left, want): so many it has left, so many more it wants. Its record becomes what it may have from now
+//   1. says hold(left, want): so many it has left, so many more it wants, if it can have a fair part of them. Its
+//   record becomes what it may have from now
 //      on: never so much that all records together pass the cap.
 //   2. charges the cell with what it was granted. Denied: it says hold(left, 0).
 //   3. uses them, until `ttl` after it *sent* hold(), which is before the record lapses.
@@ -27,6 +28,7 @@ struct Hold {
   std::uint64_t number = 0;  // rising for each message of a node about a cell
   Units left = 0;
   Units want = 0;
+  Units least = 0;  // rather none than fewer than these
   Units cap = 0;
   Nanos ttl{0};
 };

@@ -82,28 +82,35 @@ struct LeaseBounds {
   return {terms.cap, terms.cap + losses * terms.largest_block()};
 }
 
-// What is asked of a cell on this node, in units per second.
+// What is asked of a cell on this node. Looked at over half a ttl at a time.
 struct Demand {
   Units asked = 0;  // since `since`, admitted or not
   Nanos since{0};
-  double rate = 0;
+  double rate = 0;  // units per second, before that
 };
 
 // Up at once, down by halves: too small a block costs round trips, too large a one goes back unused.
 [[nodiscard]] inline Demand measured(const Demand& demand, const LeaseTerms& terms, Nanos now) noexcept {
-  // Two calls in the same microsecond are no rate of millions.
-  const Nanos elapsed = std::max(now - demand.since, terms.ttl / 16);
+  const Nanos elapsed = now - demand.since;
+  if (elapsed < terms.ttl / 2) return demand;
   const double lately = static_cast<double>(demand.asked) / std::chrono::duration<double>(elapsed).count();
   return {0, now, std::max(lately, (demand.rate + lately) / 2)};
 }
 
+// A block costs four messages at worst (to get it, charge it, give it back and refund it), so it must spare as many.
+inline constexpr Units kSmallestBlock = 4;
+
 // The units that a node with this demand should hold: what it uses in half a ttl, so that they are used well before
-// they lapse. Less than two is not worth a lease.
+// they lapse. What was asked in the half that has not passed yet is the least of it: so a cell that is suddenly in
+// demand has its block doubled each time it is used up.
 [[nodiscard]] inline Units target(const Demand& demand, const LeaseTerms& terms) noexcept {
-  if (!terms.leased()) return 0;
-  const double used = demand.rate * std::chrono::duration<double>(terms.ttl).count() / 2;
-  if (used < 2) return 0;
-  return used < static_cast<double>(terms.cap) ? static_cast<Units>(used) : terms.cap;
+  const double before = demand.rate * std::chrono::duration<double>(terms.ttl).count() / 2;
+  const double used = std::min(std::max(before, static_cast<double>(demand.asked)), static_cast<double>(terms.cap));
+  return used < static_cast<double>(kSmallestBlock) ? 0 : static_cast<Units>(used);
+}
+// Whether a cell that costs so much a time, and is not leased, should be.
+[[nodiscard]] inline bool worth_leasing(const Demand& demand, const LeaseTerms& terms, Units cost) noexcept {
+  return target(demand, terms) >= kSmallestBlock * std::max<Units>(cost, 1);
 }
 
 // With fewer than these the next block is asked for, while there is still something to use.
@@ -113,12 +120,14 @@ struct Demand {
 struct LeaseStep {
   Units keep = 0;       // of those it has
   Units give_back = 0;  // the others
-  Units want = 0;       // on top of what it keeps
+  Units want = 0;       // on top of what it keeps ...
+  Units least = 0;      // ... but not fewer than these: they would not be worth the messages
 };
 // `lapsed`: the lease has run out, and somebody else may have been given the room.
 [[nodiscard]] inline LeaseStep lease_step(Units units, Units target, bool lapsed) noexcept {
   const Units keep = lapsed ? 0 : std::min(units, target);
-  return {keep, units - keep, target - keep};
+  const Units want = target - keep;
+  return {keep, units - keep, want, std::min(want, std::max(kSmallestBlock, target / 8))};
 }
 
 // After a denial a node asks again when told to, but not at once, since a thousand others were told the same, and not
@@ -126,7 +135,8 @@ struct LeaseStep {
 [[nodiscard]] inline Nanos pause_after_denial(Nanos wait, const LeaseTerms& terms) noexcept {
   return std::clamp(wait, terms.ttl / 16, terms.ttl);
 }
-// The same where there was less room than asked for, or no answer.
-[[nodiscard]] inline Nanos pause_after_refusal(const LeaseTerms& terms) noexcept { return terms.ttl / 16; }
+// The same where there was no room for a block, or less than asked for, or no answer.
+[[nodiscard]] inline Nanos pause_after_refusal(const LeaseTerms& terms) noexcept { return terms.ttl / 4; }
+[[nodiscard]] inline Nanos pause_after_part(const LeaseTerms& terms) noexcept { return terms.ttl / 16; }
 
 }  // namespace headgate::store::redis

@@ -78,7 +78,7 @@ struct LeasedStore::Shared : std::enable_shared_from_this<Shared> {
              std::span<const core::Outcome> outcomes);
   void fetch_ahead(const Charge& charge, const LeaseTerms& terms, Nanos at);
   void start(BlockTable::Errand errand);
-  void hold(const TripPtr& trip, Units left, Units want, void (Shared::*then)(const TripPtr&, const Result<Reply>&));
+  void hold(const TripPtr& trip, Units want, void (Shared::*then)(const TripPtr&, const Result<Reply>&));
   void on_held(const TripPtr& trip, const Result<Reply>& reply);
   void charge(const TripPtr& trip, Units units, bool again);
   void on_charged(const TripPtr& trip, const Result<RemoteStore::Answer>& answer, bool again);
@@ -133,9 +133,9 @@ void LeasedStore::close(std::function<void()> done) {
 }
 
 LeasedStore::Totals LeasedStore::totals() const noexcept {
-  const BlockTable::Totals held = shared_->table.totals();
-  return {held.cells,          held.units,      shared_->blocks, shared_->fetched,
-          shared_->given_back, shared_->strict, shared_->failed};
+  const BlockTable::Totals held = shared_->table.totals(shared_->now());
+  return {held.cells,       held.units,          held.lapsed,     shared_->blocks,
+          shared_->fetched, shared_->given_back, shared_->strict, shared_->failed};
 }
 
 void LeasedStore::Shared::learn(std::span<const Charge> charges, const std::vector<LeaseSettings>& settings,
@@ -160,16 +160,17 @@ void LeasedStore::Shared::start(BlockTable::Errand errand) {
   give_back(errand, errand.back);
   auto trip = std::make_shared<Trip>();
   trip->errand = std::move(errand);
-  hold(trip, trip->errand.left, closed ? 0 : trip->errand.want, &Shared::on_held);
+  hold(trip, closed ? 0 : trip->errand.want, &Shared::on_held);
 }
 
-void LeasedStore::Shared::hold(const TripPtr& trip, Units left, Units want,
+void LeasedStore::Shared::hold(const TripPtr& trip, Units want,
                                void (Shared::*then)(const TripPtr&, const Result<Reply>&)) {
   Hold message;
   message.cell = trip->errand.cell;
   message.number = ++number;
-  message.left = left;
+  message.left = trip->errand.left;
   message.want = want;
+  message.least = std::min(want, trip->errand.least);
   message.cap = trip->errand.terms.cap;
   message.ttl = trip->errand.terms.ttl;
   trip->sent_at = now();  // before it is sent, so that the lease ends here before it does there
@@ -218,7 +219,7 @@ void LeasedStore::Shared::on_charged(const TripPtr& trip, const Result<RemoteSto
     ++blocks;
     fetched += units;
     table.put(errand.cell, units, answer->at, trip->outcome, now());
-    end(*trip, units < errand.want ? pause_after_refusal(errand.terms) : Nanos{0});
+    end(*trip, units < errand.want ? pause_after_part(errand.terms) : Nanos{0});
     return;
   }
   // Not so many, but perhaps some. Others may be quicker, so this is tried once.
@@ -227,7 +228,7 @@ void LeasedStore::Shared::on_charged(const TripPtr& trip, const Result<RemoteSto
     charge(trip, rest, true);
     return;
   }
-  hold(trip, errand.left, 0, &Shared::on_corrected);
+  hold(trip, 0, &Shared::on_corrected);
 }
 
 void LeasedStore::Shared::on_corrected(const TripPtr& trip, const Result<Reply>&) {
@@ -245,7 +246,8 @@ void LeasedStore::Shared::give_back(const BlockTable::Errand& errand,
     charge.counted = false;
     given_back += part.units;
     ++errands;
-    store.refund(charge, part.charged_at, [self = shared_from_this()](const Result<bool>&) {
+    store.refund(charge, part.charged_at, [self = shared_from_this()](const Result<bool>& told) {
+      if (!told.has_value()) ++self->failed;
       --self->errands;
       if (self->closed) self->close_if_done();
     });

@@ -63,6 +63,7 @@ class LeasedStore {
   struct Totals {
     std::size_t cells = 0;
     Units units = 0;           // held here, unused
+    Units lapsed = 0;          // no longer usable, and yet to go back
     std::uint64_t blocks = 0;  // fetched so far
     Units fetched = 0;         // units in them
     Units given_back = 0;      // of those
