@@ -35,6 +35,7 @@ class RedisStore final : public RemoteStore {
   void release_at(Nanos now, const Charge& charge, LeaseId lease, RemoteStore::Told told);
   void renew_at(Nanos now, const Charge& charge, LeaseId lease, RemoteStore::Told told);
 
+  [[nodiscard]] Nanos now_approx() const noexcept override { return redis_now_approx(); }
   // The clock of Redis less the wall clock here, as of the last answer.
   [[nodiscard]] Nanos clock_offset() const noexcept { return clock_offset_.load(std::memory_order_relaxed); }
 

@@ -1,0 +1,276 @@
+#include "store/redis/leased_store.h"
+
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+namespace headgate::store::redis {
+namespace {
+
+// Limits as they were when last looked at, shared by all cells they apply to: a policy may be gone by the time that a
+// block goes back.
+class LimitCopies {
+ public:
+  [[nodiscard]] BlockTable::Limit of(const LiveLimit& live) {
+    const core::CompiledLimit& limit = live.current();
+    const std::lock_guard guard(mutex_);
+    if (copies_.size() >= kMost) copies_.clear();
+    BlockTable::Limit& copy = copies_[&live];
+    if (copy == nullptr || !same(copy->current(), limit)) copy = std::make_shared<const LiveLimit>(limit);
+    return copy;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 65'536;  // then they are made anew
+  // To the bit. Where equal ones differ in bits that do not count, there is a copy more.
+  static bool same(const core::CompiledLimit& a, const core::CompiledLimit& b) noexcept {
+    using Bytes = std::array<char, sizeof(core::CompiledLimit)>;
+    Bytes x;
+    Bytes y;
+    std::memcpy(x.data(), &a, sizeof(a));
+    std::memcpy(y.data(), &b, sizeof(b));
+    return x == y;
+  }
+
+  std::mutex mutex_;
+  absl::flat_hash_map<const LiveLimit*, BlockTable::Limit> copies_;
+};
+
+}  // namespace
+
+struct LeasedStore::Shared : std::enable_shared_from_this<Shared> {
+  Shared(RemoteStore& s, Caller& c, Options o) : store(s), caller(c), options(std::move(o)), table(options.max_cells) {}
+
+  RemoteStore& store;
+  Caller& caller;
+  const Options options;
+  BlockTable table;
+  LimitCopies copies;
+  std::atomic<std::uint64_t> number{0};
+  std::atomic<std::size_t> errands{0};
+  std::atomic<std::uint64_t> blocks{0};
+  std::atomic<Units> fetched{0};
+  std::atomic<Units> given_back{0};
+  std::atomic<std::uint64_t> strict{0};
+  std::atomic<std::uint64_t> failed{0};
+  std::atomic<bool> closed{false};
+  std::mutex mutex;                     // guards on_closed
+  std::function<void()> on_closed;      //
+  std::vector<BlockTable::Errand> due;  // of maintain(), kept for its memory
+
+  // One errand under way; its charge must stay where it is until the store has answered.
+  struct Trip {
+    BlockTable::Errand errand;
+    Nanos sent_at{0};
+    Units granted = 0;
+    Charge charge;
+    core::Outcome outcome;
+  };
+  using TripPtr = std::shared_ptr<Trip>;
+
+  [[nodiscard]] Nanos now() const noexcept { return options.clock->now(); }
+  [[nodiscard]] bool may_start() const noexcept { return !closed && errands < options.max_errands; }
+
+  void learn(std::span<const Charge> charges, const std::vector<LeaseSettings>& settings,
+             std::span<const core::Outcome> outcomes);
+  void fetch_ahead(const Charge& charge, const LeaseTerms& terms, Nanos at);
+  void start(BlockTable::Errand errand);
+  void hold(const TripPtr& trip, Units want, void (Shared::*then)(const TripPtr&, const Result<Reply>&));
+  void on_held(const TripPtr& trip, const Result<Reply>& reply);
+  void charge(const TripPtr& trip, Units units, bool again);
+  void on_charged(const TripPtr& trip, const Result<RemoteStore::Answer>& answer, bool again);
+  void on_corrected(const TripPtr& trip, const Result<Reply>& reply);
+  void give_back(const BlockTable::Errand& errand, const std::array<BlockTable::Errand::Back, 2>& back);
+  void end(const Trip& trip, Nanos pause);
+  void close_if_done();
+};
+
+LeasedStore::LeasedStore(RemoteStore& store, Caller& caller, Options options)
+    : shared_(std::make_shared<Shared>(store, caller, std::move(options))), table_(shared_->table) {
+  assert(shared_->options.clock != nullptr);
+}
+LeasedStore::~LeasedStore() { shared_->closed = true; }
+
+void LeasedStore::fetch_ahead(const Charge& charge, const LeaseSettings& settings, Nanos now) {
+  shared_->fetch_ahead(charge, lease_terms(charge.limit->current(), settings), now);
+}
+
+void LeasedStore::fetch(std::span<const Charge> charges, std::vector<LeaseSettings> settings, const Ask& ask,
+                        std::span<core::Outcome> outcomes, RemoteStore::Done done) {
+  ++shared_->strict;
+  shared_->store.apply(charges, ask, outcomes,
+                       [shared = shared_, charges, settings = std::move(settings), outcomes,
+                        done = std::move(done)](const Result<RemoteStore::Answer>& answer) {
+                         if (answer.has_value() && !shared->closed) shared->learn(charges, settings, outcomes);
+                         done(answer);  // the last: what was lent for this call may be gone afterwards
+                       });
+}
+
+void LeasedStore::maintain() {
+  if (!shared_->may_start()) return;
+  shared_->due.clear();
+  const std::size_t most =
+      shared_->options.max_errands - std::min(shared_->options.max_errands, shared_->errands.load());
+  shared_->table.due(shared_->now(), kRounds / 4, most, shared_->due);
+  for (BlockTable::Errand& errand : shared_->due) shared_->start(std::move(errand));
+}
+
+void LeasedStore::close(std::function<void()> done) {
+  {
+    const std::lock_guard guard(shared_->mutex);
+    shared_->on_closed = std::move(done);
+  }
+  ++shared_->errands;  // this one, so that none of the others is the last before all have begun
+  shared_->closed = true;
+  std::vector<BlockTable::Errand> errands;
+  shared_->table.empty(errands);
+  for (BlockTable::Errand& errand : errands) shared_->start(std::move(errand));
+  --shared_->errands;
+  shared_->close_if_done();
+}
+
+LeasedStore::Totals LeasedStore::totals() const noexcept {
+  const BlockTable::Totals held = shared_->table.totals(shared_->now());
+  return {held.cells,       held.units,          held.lapsed,     shared_->blocks,
+          shared_->fetched, shared_->given_back, shared_->strict, shared_->failed};
+}
+
+void LeasedStore::Shared::learn(std::span<const Charge> charges, const std::vector<LeaseSettings>& settings,
+                                std::span<const core::Outcome> outcomes) {
+  const Nanos at = now();
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const LeaseTerms terms = lease_terms(charges[i].limit->current(), settings[i]);
+    if (table.heard(charges[i], terms, outcomes[i], at)) fetch_ahead(charges[i], terms, at);
+  }
+}
+
+void LeasedStore::Shared::fetch_ahead(const Charge& charge, const LeaseTerms& terms, Nanos at) {
+  if (!may_start() || !terms.leased()) {
+    table.end(charge.key, at + pause_after_refusal(terms));
+    return;
+  }
+  start(table.begin(charge.key, copies.of(*charge.limit), terms, at));
+}
+
+void LeasedStore::Shared::start(BlockTable::Errand errand) {
+  ++errands;
+  give_back(errand, errand.back);
+  auto trip = std::make_shared<Trip>();
+  trip->errand = std::move(errand);
+  hold(trip, closed ? 0 : trip->errand.want, &Shared::on_held);
+}
+
+void LeasedStore::Shared::hold(const TripPtr& trip, Units want,
+                               void (Shared::*then)(const TripPtr&, const Result<Reply>&)) {
+  Hold message;
+  message.cell = trip->errand.cell;
+  message.number = ++number;
+  message.left = trip->errand.left;
+  message.want = want;
+  message.least = std::min(want, trip->errand.least);
+  message.cap = trip->errand.terms.cap;
+  message.ttl = trip->errand.terms.ttl;
+  trip->sent_at = now();  // before it is sent, so that the lease ends here before it does there
+  caller.call(hold_command(options.prefix, options.node, message),
+              [self = shared_from_this(), trip, then](const Result<Reply>& reply) { (*self.*then)(trip, reply); });
+}
+
+void LeasedStore::Shared::on_held(const TripPtr& trip, const Result<Reply>& reply) {
+  const BlockTable::Errand& errand = trip->errand;
+  const std::optional<Held> held = reply.has_value() ? read_held(*reply) : std::nullopt;
+  if (!held.has_value()) {
+    ++failed;
+    end(*trip, pause_after_refusal(errand.terms));
+    return;
+  }
+  give_back(errand, table.renew(errand.cell, held->units, trip->sent_at + errand.terms.ttl));
+  trip->granted = std::max<Units>(held->units - errand.left, 0);
+  if (trip->granted == 0) {
+    end(*trip, errand.want > 0 ? pause_after_refusal(errand.terms) : Nanos{0});
+    return;
+  }
+  charge(trip, trip->granted, false);
+}
+
+void LeasedStore::Shared::charge(const TripPtr& trip, Units units, bool again) {
+  trip->charge = {};
+  trip->charge.key = trip->errand.cell;
+  trip->charge.limit = trip->errand.limit.get();
+  trip->charge.cost = units;
+  trip->charge.counted = false;
+  Ask ask;
+  ask.count_denial = false;
+  store.apply({&trip->charge, 1}, ask, {&trip->outcome, 1},
+              [self = shared_from_this(), trip, again](const auto& answer) { self->on_charged(trip, answer, again); });
+}
+
+void LeasedStore::Shared::on_charged(const TripPtr& trip, const Result<RemoteStore::Answer>& answer, bool again) {
+  const BlockTable::Errand& errand = trip->errand;
+  const Units units = trip->charge.cost;
+  if (!answer.has_value()) {
+    ++failed;  // it may have been charged: then it lapses unused
+    end(*trip, pause_after_refusal(errand.terms));
+    return;
+  }
+  if (answer->applied.wait == Nanos{0} && !answer->applied.store_full) {
+    ++blocks;
+    fetched += units;
+    table.put(errand.cell, units, answer->at, trip->outcome, now());
+    end(*trip, units < errand.want ? pause_after_part(errand.terms) : Nanos{0});
+    return;
+  }
+  // Not so many, but perhaps some. Others may be quicker, so this is tried once.
+  const Units rest = std::min(trip->outcome.remaining, units - 1);
+  if (!again && rest > 0) {
+    charge(trip, rest, true);
+    return;
+  }
+  hold(trip, 0, &Shared::on_corrected);
+}
+
+void LeasedStore::Shared::on_corrected(const TripPtr& trip, const Result<Reply>&) {
+  end(*trip, pause_after_refusal(trip->errand.terms));
+}
+
+void LeasedStore::Shared::give_back(const BlockTable::Errand& errand,
+                                    const std::array<BlockTable::Errand::Back, 2>& back) {
+  for (const BlockTable::Errand::Back& part : back) {
+    if (part.units == 0 || errand.limit == nullptr) continue;
+    Charge charge;
+    charge.key = errand.cell;
+    charge.limit = errand.limit.get();
+    charge.cost = part.units;
+    charge.counted = false;
+    given_back += part.units;
+    ++errands;
+    store.refund(charge, part.charged_at, [self = shared_from_this()](const Result<bool>& told) {
+      if (!told.has_value()) ++self->failed;
+      --self->errands;
+      if (self->closed) self->close_if_done();
+    });
+  }
+}
+
+void LeasedStore::Shared::end(const Trip& trip, Nanos pause) {
+  table.end(trip.errand.cell, now() + pause);
+  if (closed) {
+    // It began before all were told to go back, and may have brought something.
+    if (std::optional<BlockTable::Errand> rest = table.empty(trip.errand.cell)) start(std::move(*rest));
+  }
+  --errands;
+  if (closed) close_if_done();
+}
+
+void LeasedStore::Shared::close_if_done() {
+  std::function<void()> tell;
+  {
+    const std::lock_guard guard(mutex);
+    if (errands == 0) tell = std::exchange(on_closed, nullptr);
+  }
+  if (tell) tell();
+}
+
+}  // namespace headgate::store::redis

@@ -1,0 +1,105 @@
+// Leases of many nodes, simulated: a table of what was admitted beside what was promised. Exits 1 if a promise was
+// broken. Without arguments, all scenarios, small; with some, one scenario of that kind.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/simulation.h"
+
+namespace headgate::sim {
+namespace {
+
+constexpr const char* kHead =
+    "strategy        nodes demand   crashes lost  seed | checks  local%  commands/unit | admitted    ideal  under% |"
+    "  over of at most | stranded of at most\n";
+
+// Says how it went; false: a bound did not hold.
+bool report(const Scenario& scenario) {
+  const Findings f = run(scenario);
+  const bool held = f.over <= f.over_bound && f.stranded <= f.stranded_bound;
+  const auto part = [](std::uint64_t a, std::uint64_t b) {
+    return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
+  };
+  const double under = 100 * (1 - part(f.admitted, f.ideal));
+  fmt::print(
+      "{:<15} {:>5} {:<8} {:>6}/s {:>3.0f}% {:>5} | {:>6}  {:>5.1f}  {:>13.3f} | {:>8} {:>8}  {:>5.1f}% | {:>5} {:>10} "
+      "| {:>8} {:>10}{}\n",
+      to_string(scenario.strategy), scenario.nodes, scenario.skew == Skew::kZipf ? "zipf" : "uniform", scenario.crashes,
+      scenario.lost * 100, scenario.seed, f.checks, 100 * part(f.local, f.checks), part(f.commands, f.admitted),
+      f.admitted, f.ideal, under, f.over, f.over_bound, f.stranded, f.stranded_bound, held ? "" : "  BROKEN");
+  return held;
+}
+
+bool report_all(std::uint64_t seed, int seeds) {
+  bool held = true;
+  for (const Strategy strategy : {Strategy::kTokenBucket, Strategy::kSlidingWindow, Strategy::kFixedWindow}) {
+    for (const int nodes : {1, 3, 10, 100, 1000}) {
+      for (const Skew skew : {Skew::kUniform, Skew::kZipf}) {
+        for (const bool rough : {false, true}) {
+          for (int i = 0; i < seeds; ++i) {
+            Scenario scenario;
+            scenario.seed = seed + static_cast<std::uint64_t>(i);
+            scenario.strategy = strategy;
+            scenario.nodes = nodes;
+            scenario.skew = skew;
+            scenario.crashes = rough ? 2 : 0;
+            scenario.lost = rough ? 0.02 : 0;
+            held = report(scenario) && held;
+          }
+        }
+      }
+    }
+  }
+  return held;
+}
+
+}  // namespace
+}  // namespace headgate::sim
+
+int main(int argc, char** argv) {
+  using namespace headgate;
+  sim::Scenario scenario;
+  scenario.nodes = 0;
+  int seeds = 1;
+  double seconds = 6;
+  double span = 2;
+  double ttl = 1;
+  const std::map<std::string, sim::Skew> skews{{"uniform", sim::Skew::kUniform}, {"zipf", sim::Skew::kZipf}};
+  const std::map<std::string, Strategy> strategies{{"token_bucket", Strategy::kTokenBucket},
+                                                   {"gcra", Strategy::kGcra},
+                                                   {"sliding_window", Strategy::kSlidingWindow},
+                                                   {"fixed_window", Strategy::kFixedWindow}};
+  CLI::App app{"Simulates nodes that lease units from one store"};
+  app.add_option("--nodes", scenario.nodes, "How many; without it, all scenarios are run")->check(CLI::Range(1, 10000));
+  app.add_option("--seed", scenario.seed, "What happens");
+  app.add_option("--seeds", seeds, "How many seeds from there on")->check(CLI::Range(1, 100000));
+  app.add_option("--skew", scenario.skew, "Of the nodes' demand")->transform(CLI::CheckedTransformer(skews));
+  app.add_option("--strategy", scenario.strategy, "Of the limit")->transform(CLI::CheckedTransformer(strategies));
+  app.add_option("--limit", scenario.limit, "Units per span")->check(CLI::Range(1, 100'000'000));
+  app.add_option("--span", span, "Seconds of the window, or to fill the bucket");
+  app.add_option("--share", scenario.settings.share, "Of the limit that may be out in leases")->check(CLI::Range(0, 1));
+  app.add_option("--share-in-truth", scenario.share_in_truth, "What nodes take instead, to break the bounds");
+  app.add_option("--ttl", ttl, "Seconds that a lease lasts");
+  app.add_option("--demand", scenario.demand, "As a multiple of the limit");
+  app.add_option("--crashes", scenario.crashes, "Per second, over all nodes");
+  app.add_option("--lost", scenario.lost, "Part of the messages")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--delay-ms", scenario.delay_ms, "Of a message, one way, on average");
+  app.add_option("--seconds", seconds, "How long it goes on");
+  CLI11_PARSE(app, argc, argv);
+  const auto nanos = [](double s) { return Nanos{static_cast<std::int64_t>(s * 1e9)}; };
+  scenario.span = nanos(span);
+  scenario.settings.ttl = nanos(ttl);
+  scenario.length = nanos(seconds);
+
+  fmt::print("{}", sim::kHead);
+  bool held = true;
+  if (scenario.nodes == 0) {
+    held = sim::report_all(scenario.seed, seeds);
+  } else {
+    for (int i = 0; i < seeds; ++i, ++scenario.seed) held = sim::report(scenario) && held;
+  }
+  return held ? 0 : 1;
+}
