@@ -112,7 +112,7 @@ class LeasedStoreTest : public testing::Test {
     return outcome.remaining;
   }
   LeasedStore::Options options(std::string node) const {
-    return {.prefix = "t:", .node = std::move(node), .clock = &clock_};
+    return {.prefix = "t:", .node = std::move(node), .max_cells = 256, .clock = &clock_};
   }
 
   ManualClock clock_{100s};
