@@ -32,6 +32,7 @@ BlockTable::Taken BlockTable::take(std::span<const Charge> charges, Nanos now,
   std::size_t count = 0;
   for (const Charge& charge : charges) {
     Shard* shard = &shard_of(charge.key);
+    __builtin_prefetch(shard, 1);
     std::size_t at = count;
     while (at > 0 && shards[at - 1] >= shard) --at;
     if (at < count && shards[at] == shard) continue;
@@ -39,6 +40,7 @@ BlockTable::Taken BlockTable::take(std::span<const Charge> charges, Nanos now,
     shards[at] = shard;
   }
   for (std::size_t i = 0; i < count; ++i) shards[i]->lock.lock();
+  for (const Charge& charge : charges) shard_of(charge.key).blocks.prefetch(charge.key);
   const Taken taken = take_locked(charges, now, outcomes);
   for (std::size_t i = 0; i < count; ++i) shards[i]->lock.unlock();
   return taken;

@@ -97,8 +97,8 @@ std::string record_key(std::string_view prefix, const base::Hash128& cell) {
 }  // namespace
 
 const Script& lease_script() {
-  static const Script script{kText, sha1_of(kText)};
-  return script;
+  static const Script kScript{kText, sha1_of(kText)};
+  return kScript;
 }
 
 Command hold_command(std::string_view prefix, std::string_view node, const Hold& hold) {
