@@ -92,6 +92,7 @@ class BlockTable {
     Nanos reset_at{0};
     bool burst = false;
     bool errand = false;
+    bool recorded = false;  // there may be a record of ours, though nothing is left of what it says
     Demand demand;
     Nanos next{0};
     // A denial: costs of `denied` and more do not fit before fits_at, and that is believed until dry_until.

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
 
 #include "support/fake_redis.h"
 
@@ -192,6 +197,15 @@ TEST_F(LeasedStoreTest, ClosingGivesEverythingBack) {
   EXPECT_TRUE(asked_) << "it goes on without leases";
 }
 
+TEST_F(LeasedStoreTest, ClosingEndsThoughNobodyAnswers) {
+  check_times(store_, 100);
+  line_.cut = true;
+  bool closed = false;
+  store_.close([&] { closed = true; });
+  EXPECT_TRUE(closed);
+  EXPECT_EQ(store_.totals().units, 0);
+}
+
 TEST_F(LeasedStoreTest, ClosingWaitsForABlockThatIsOnItsWay) {
   check_times(store_, 15);
   line_.held = true;
@@ -305,6 +319,91 @@ TEST_F(LeasedStoreTest, ABlockOutlivesThePolicyItWasFetchedFor) {
   charge_.limit = &limit_;
   store_.close([] {});
   EXPECT_EQ(remaining_in_redis(), 900);
+}
+
+// A line whose messages are carried, one after the other, by a thread of its own.
+class CarriedLine final : public RemoteStore, public Caller {
+ public:
+  explicit CarriedLine(Line& line) : line_(line), carrier_([this] { carry(); }) {}
+  ~CarriedLine() override {
+    send(nullptr);
+    carrier_.join();
+  }
+  void apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes,
+             RemoteStore::Done done) override {
+    send([=, this] { line_.apply(charges, ask, outcomes, done); });
+  }
+  void refund(const Charge& charge, Nanos charged_at, Told told) override {
+    send([this, charge, limit = std::make_shared<LiveLimit>(charge.limit->current()), charged_at, told] {
+      Charge here = charge;
+      here.limit = limit.get();
+      line_.refund(here, charged_at, told);
+    });
+  }
+  void release(const Charge&, LeaseId, Told) override {}
+  void renew(const Charge&, LeaseId, Told) override {}
+  void call(Command command, Caller::Done done) override {
+    send([=, this] { line_.call(command, done); });
+  }
+
+ private:
+  void send(std::function<void()> message) {
+    const std::lock_guard guard(mutex_);
+    messages_.push_back(std::move(message));
+    wake_.notify_one();
+  }
+  void carry() {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return !messages_.empty(); });
+      const std::function<void()> message = std::move(messages_.front());
+      messages_.pop_front();
+      lock.unlock();
+      if (message == nullptr) return;
+      message();
+    }
+  }
+
+  Line& line_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> messages_;
+  std::thread carrier_;
+};
+
+TEST_F(LeasedStoreTest, ManyThreadsTogetherAdmitWhatWasChargedAndNoMore) {
+  std::atomic<int> admitted{0};
+  CarriedLine carried(line_);
+  LeasedStore store(carried, carried, options("threads"));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      Charge charge = charge_;
+      charge.cost = 1;
+      core::Outcome outcome;
+      for (int i = 0; i < 600; ++i) {
+        clock_.advance(50us);
+        if (i % 100 == 0 && t == 0) store.maintain();
+        const Verdict verdict =
+            store.try_local({&charge, 1}, clock_.now(), {&outcome, 1}, [this](std::size_t) { return settings_; });
+        if (verdict == Verdict::kTaken) ++admitted;
+        if (verdict != Verdict::kAsk) continue;
+        std::promise<bool> answered;
+        store.fetch({&charge, 1}, {settings_}, {}, {&outcome, 1}, [&](const Result<RemoteStore::Answer>& answer) {
+          answered.set_value(answer.has_value() && answer->applied.wait == 0s);
+        });
+        if (answered.get_future().get()) ++admitted;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::promise<void> closed;
+  store.close([&] { closed.set_value(); });
+  closed.get_future().wait();
+  EXPECT_GT(admitted, 900);
+  EXPECT_LE(admitted, 1000);
+  EXPECT_EQ(remaining_in_redis(), 1000 - admitted);
+  EXPECT_EQ(redis_.out(), 0);
 }
 
 }  // namespace
