@@ -1,5 +1,6 @@
 #include "sim/simulation.h"
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <queue>
@@ -134,6 +135,7 @@ class World {
       weights.push_back(scenario_.skew == Skew::kZipf ? 1.0 / static_cast<double>(i + 1) : 1.0);
     }
     who_ = std::discrete_distribution<std::size_t>(weights.begin(), weights.end());
+    next_spell();
     next_arrival();
     if (scenario_.crashes > 0) next_crash();
     agenda_.run_until(kStart + scenario_.length);
@@ -190,11 +192,16 @@ class World {
     });
   }
 
+  // Demand comes in spells of every strength: leases are tried hardest when one ends or begins.
+  void next_spell() {
+    constexpr std::array kStrengths{0.1, 0.5, 1.0, 3.0};
+    strength_ = kStrengths[random_() % kStrengths.size()];
+    agenda_.after(delay(300), [this] { next_spell(); });
+  }
+
   void next_arrival() {
-    const bool busy = (agenda_.now() - kStart) / std::chrono::seconds{1} % 2 == 0;
-    const double per_second =
-        static_cast<double>(scenario_.limit) / std::chrono::duration<double>(scenario_.span).count();
-    const double rate = per_second * scenario_.demand * (busy ? 1.0 : 0.5);
+    const double seconds = std::chrono::duration<double>(scenario_.span).count();
+    const double rate = static_cast<double>(scenario_.limit) / seconds * scenario_.demand * strength_;
     const double wait = std::exponential_distribution(rate)(random_);
     agenda_.after(Nanos{static_cast<std::int64_t>(wait * 1e9) + 1}, [this] {
       arrive(who_(random_), chance(0.1) ? 3 : 1);
@@ -290,6 +297,7 @@ class World {
   Meter meter_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::discrete_distribution<std::size_t> who_;
+  double strength_ = 1;
   std::uint64_t names_ = 0;
   Units stock_ = 0;
   Findings findings_;

@@ -19,7 +19,7 @@ struct Scenario {
   Units limit = 4000;
   Nanos span{std::chrono::seconds{2}};  // the limit's window, or what its bucket takes to fill
   store::redis::LeaseSettings settings;
-  double demand = 1.5;    // of what the limit allows, in every other second; half of it in those between
+  double demand = 1;      // of what the limit allows, on average
   double crashes = 0;     // per second, over all nodes
   double lost = 0;        // part of the messages
   double delay_ms = 0.5;  // a message takes on average, one way

@@ -32,6 +32,7 @@ BlockTable::Taken BlockTable::take(std::span<const Charge> charges, Nanos now,
   std::size_t count = 0;
   for (const Charge& charge : charges) {
     Shard* shard = &shard_of(charge.key);
+    __builtin_prefetch(shard, 1);
     std::size_t at = count;
     while (at > 0 && shards[at - 1] >= shard) --at;
     if (at < count && shards[at] == shard) continue;
@@ -39,6 +40,7 @@ BlockTable::Taken BlockTable::take(std::span<const Charge> charges, Nanos now,
     shards[at] = shard;
   }
   for (std::size_t i = 0; i < count; ++i) shards[i]->lock.lock();
+  for (const Charge& charge : charges) shard_of(charge.key).blocks.prefetch(charge.key);
   const Taken taken = take_locked(charges, now, outcomes);
   for (std::size_t i = 0; i < count; ++i) shards[i]->lock.unlock();
   return taken;
@@ -145,6 +147,7 @@ BlockTable::Errand BlockTable::errand_for(const base::Hash128& cell, Block& bloc
   errand.want = step.want;
   errand.least = step.least;
   errand.back = take_back(block, step.give_back);
+  block.recorded = block.recorded || step.keep + step.want > 0;
   return errand;
 }
 
@@ -166,6 +169,7 @@ std::array<BlockTable::Errand::Back, 2> BlockTable::renew(const base::Hash128& c
   const std::lock_guard guard(shard.lock);
   Block& block = shard.blocks.find(cell)->second;
   block.until = until;
+  block.recorded = held > 0;
   return take_back(block, std::max<Units>(block.units - held, 0));
 }
 
@@ -204,7 +208,7 @@ void BlockTable::due(Nanos now, std::size_t calls, std::size_t most, std::vector
       if (block.errand) continue;
       const bool idle = is_idle(block, now);
       block.demand = measured(block.demand, block.terms, now);
-      if (block.units == 0) {
+      if (block.units == 0 && !(idle && block.recorded && now < block.until)) {
         if (idle && now >= block.until && now >= block.dry_until) shard.blocks.erase(here);
         continue;
       }
@@ -217,14 +221,16 @@ void BlockTable::due(Nanos now, std::size_t calls, std::size_t most, std::vector
 
 BlockTable::Errand BlockTable::take_all(const base::Hash128& cell, Block& block) {
   block.errand = true;
-  return errand_for(cell, block, true, Nanos{0});
+  Errand errand = errand_for(cell, block, true, Nanos{0});
+  block.recorded = false;  // said once: what is not heard then lapses
+  return errand;
 }
 
 void BlockTable::empty(std::vector<Errand>& errands) {
   for (std::size_t i = 0; i <= mask_; ++i) {
     const std::lock_guard guard(shards_[i].lock);
     for (auto& [cell, block] : shards_[i].blocks) {
-      if (!block.errand && block.units > 0) errands.push_back(take_all(cell, block));
+      if (!block.errand && (block.units > 0 || block.recorded)) errands.push_back(take_all(cell, block));
     }
   }
 }
@@ -233,8 +239,10 @@ std::optional<BlockTable::Errand> BlockTable::empty(const base::Hash128& cell) {
   Shard& shard = shard_of(cell);
   const std::lock_guard guard(shard.lock);
   const auto found = shard.blocks.find(cell);
-  if (found == shard.blocks.end() || found->second.errand || found->second.units == 0) return std::nullopt;
-  return take_all(cell, found->second);
+  if (found == shard.blocks.end()) return std::nullopt;
+  Block& block = found->second;
+  if (block.errand || (block.units == 0 && !block.recorded)) return std::nullopt;
+  return take_all(cell, block);
 }
 
 BlockTable::Totals BlockTable::totals(Nanos now) const noexcept {

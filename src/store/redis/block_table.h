@@ -83,17 +83,18 @@ class BlockTable {
 
  private:
   struct Block {
-    // What take() looks at.
+    // What take() looks at, in two cache lines at most.
     Units units = 0;
     Nanos until{0};  // none may be used from then on
-    Units low = 0;   // with fewer, more are fetched ...
-    Nanos next{0};   // ... but not before this
+    Units low = 0;   // with fewer, more are fetched, but not before `next`
     Units limit = 0;
     Units remaining = 0;
     Nanos reset_at{0};
-    Demand demand;
-    bool errand = false;
     bool burst = false;
+    bool errand = false;
+    bool recorded = false;  // there may be a record of ours, though nothing is left of what it says
+    Demand demand;
+    Nanos next{0};
     // A denial: costs of `denied` and more do not fit before fits_at, and that is believed until dry_until.
     Units denied = 0;
     Nanos dry_until{0};

@@ -4,7 +4,6 @@
 #include <openssl/evp.h>
 
 #include <array>
-#include <cstring>
 
 namespace headgate::store::redis {
 namespace {
@@ -78,8 +77,10 @@ std::string sha1_of(std::string_view text) {
 std::string record_key(std::string_view prefix, const base::Hash128& cell) {
   static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   std::array<unsigned char, 18> bytes{};  // 16 and two of nothing, so that they come out even
-  std::memcpy(bytes.data(), &cell.low, 8);
-  std::memcpy(bytes.data() + 8, &cell.high, 8);
+  for (std::size_t i = 0; i < 8; ++i) {
+    bytes[i] = static_cast<unsigned char>(cell.high >> (56 - 8 * i));
+    bytes[8 + i] = static_cast<unsigned char>(cell.low >> (56 - 8 * i));
+  }
   std::string key(prefix);
   key += "c:{";
   const std::size_t start = key.size();
@@ -96,8 +97,8 @@ std::string record_key(std::string_view prefix, const base::Hash128& cell) {
 }  // namespace
 
 const Script& lease_script() {
-  static const Script script{kText, sha1_of(kText)};
-  return script;
+  static const Script kScript{kText, sha1_of(kText)};
+  return kScript;
 }
 
 Command hold_command(std::string_view prefix, std::string_view node, const Hold& hold) {

@@ -11,6 +11,8 @@
 // limit and `cap` units, whatever the number of nodes, however messages are delayed or lost, whoever dies: what a dead
 // node held stays charged, for nobody can tell how much of it was used.
 //
+// Giving back does not widen it: a unit that was held when the interval began is either used in it or charged anew.
+//
 // The other way: what is charged and not used is denied to others meanwhile. Live nodes hold at most `cap`. A node that
 // dies, or an answer that is lost, strands at most one block more, until the cell forgets the charge by itself.
 #pragma once
@@ -108,9 +110,12 @@ inline constexpr Units kSmallestBlock = 4;
   const double used = std::min(std::max(before, static_cast<double>(demand.asked)), static_cast<double>(terms.cap));
   return used < static_cast<double>(kSmallestBlock) ? 0 : static_cast<Units>(used);
 }
-// Whether a cell that costs so much a time, and is not leased, should be.
+// Whether a cell that costs so much a time, and is not leased, should be: when it has been asked for often enough for
+// half a ttl, or so often that there is no need to wait for that. A few calls that happen to come together are no
+// reason.
 [[nodiscard]] inline bool worth_leasing(const Demand& demand, const LeaseTerms& terms, Units cost) noexcept {
-  return target(demand, terms) >= kSmallestBlock * std::max<Units>(cost, 1);
+  const Units block = kSmallestBlock * std::max<Units>(cost, 1);
+  return target({0, demand.since, demand.rate}, terms) >= block || (demand.asked >= 4 * block && terms.cap >= block);
 }
 
 // With fewer than these the next block is asked for, while there is still something to use.
@@ -135,8 +140,9 @@ struct LeaseStep {
 [[nodiscard]] inline Nanos pause_after_denial(Nanos wait, const LeaseTerms& terms) noexcept {
   return std::clamp(wait, terms.ttl / 16, terms.ttl);
 }
-// The same where there was no room for a block, or less than asked for, or no answer.
+// Where there was no room for a block, it will take others a while to give some back.
 [[nodiscard]] inline Nanos pause_after_refusal(const LeaseTerms& terms) noexcept { return terms.ttl / 4; }
-[[nodiscard]] inline Nanos pause_after_part(const LeaseTerms& terms) noexcept { return terms.ttl / 16; }
+// Where there was little of it, or no answer.
+[[nodiscard]] inline Nanos pause_after_trouble(const LeaseTerms& terms) noexcept { return terms.ttl / 16; }
 
 }  // namespace headgate::store::redis

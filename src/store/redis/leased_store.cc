@@ -15,16 +15,28 @@ namespace {
 class LimitCopies {
  public:
   [[nodiscard]] BlockTable::Limit of(const LiveLimit& live) {
-    const core::CompiledLimit& limit = live.current();
     const std::lock_guard guard(mutex_);
     if (copies_.size() >= kMost) copies_.clear();
     BlockTable::Limit& copy = copies_[&live];
-    if (copy == nullptr || !same(copy->current(), limit)) copy = std::make_shared<const LiveLimit>(limit);
+    if (copy == nullptr || copy->generation() != live.generation() || !same(copy->current(), live.current())) {
+      copy = copied(live);
+    }
     return copy;
   }
 
  private:
   static constexpr std::size_t kMost = 65'536;  // then they are made anew
+  // With what it was before, as far as it is remembered: cells may have been written by that.
+  static BlockTable::Limit copied(const LiveLimit& live) {
+    const std::uint32_t newest = live.generation();
+    std::uint32_t oldest = newest;
+    while (oldest > 0 && newest - oldest + 1 < LiveLimit::kGenerations && live.remembers(oldest - 1)) --oldest;
+    std::vector<LiveLimit::Entry> entries;
+    for (std::uint32_t g = oldest; g <= newest; ++g) entries.push_back(live.entry(g));
+    auto copy = std::make_shared<LiveLimit>(live.current());
+    copy->take_over(oldest, entries);
+    return copy;
+  }
   // To the bit. Where equal ones differ in bits that do not count, there is a copy more.
   static bool same(const core::CompiledLimit& a, const core::CompiledLimit& b) noexcept {
     using Bytes = std::array<char, sizeof(core::CompiledLimit)>;
@@ -56,6 +68,7 @@ struct LeasedStore::Shared : std::enable_shared_from_this<Shared> {
   std::atomic<Units> given_back{0};
   std::atomic<std::uint64_t> strict{0};
   std::atomic<std::uint64_t> failed{0};
+  std::atomic<std::int64_t> store_ahead{0};  // the store's clock is ahead of ours by this much, or a little more
   std::atomic<bool> closed{false};
   std::mutex mutex;                     // guards on_closed
   std::function<void()> on_closed;      //
@@ -83,6 +96,7 @@ struct LeasedStore::Shared : std::enable_shared_from_this<Shared> {
   void charge(const TripPtr& trip, Units units, bool again);
   void on_charged(const TripPtr& trip, const Result<RemoteStore::Answer>& answer, bool again);
   void on_corrected(const TripPtr& trip, const Result<Reply>& reply);
+  [[nodiscard]] Nanos refunded_as_of(const Charge& charge, Nanos charged_at) const noexcept;
   void give_back(const BlockTable::Errand& errand, const std::array<BlockTable::Errand::Back, 2>& back);
   void end(const Trip& trip, Nanos pause);
   void close_if_done();
@@ -183,7 +197,7 @@ void LeasedStore::Shared::on_held(const TripPtr& trip, const Result<Reply>& repl
   const std::optional<Held> held = reply.has_value() ? read_held(*reply) : std::nullopt;
   if (!held.has_value()) {
     ++failed;
-    end(*trip, pause_after_refusal(errand.terms));
+    end(*trip, pause_after_trouble(errand.terms));
     return;
   }
   give_back(errand, table.renew(errand.cell, held->units, trip->sent_at + errand.terms.ttl));
@@ -212,14 +226,15 @@ void LeasedStore::Shared::on_charged(const TripPtr& trip, const Result<RemoteSto
   const Units units = trip->charge.cost;
   if (!answer.has_value()) {
     ++failed;  // it may have been charged: then it lapses unused
-    end(*trip, pause_after_refusal(errand.terms));
+    end(*trip, pause_after_trouble(errand.terms));
     return;
   }
+  store_ahead = (answer->at - now()).count();
   if (answer->applied.wait == Nanos{0} && !answer->applied.store_full) {
     ++blocks;
     fetched += units;
     table.put(errand.cell, units, answer->at, trip->outcome, now());
-    end(*trip, units < errand.want ? pause_after_part(errand.terms) : Nanos{0});
+    end(*trip, units < errand.least ? pause_after_trouble(errand.terms) : Nanos{0});
     return;
   }
   // Not so many, but perhaps some. Others may be quicker, so this is tried once.
@@ -232,7 +247,15 @@ void LeasedStore::Shared::on_charged(const TripPtr& trip, const Result<RemoteSto
 }
 
 void LeasedStore::Shared::on_corrected(const TripPtr& trip, const Result<Reply>&) {
-  end(*trip, pause_after_refusal(trip->errand.terms));
+  end(*trip, pause_after_trouble(trip->errand.terms));
+}
+
+// A bucket that is told when it was charged gives back less for every moment since, as if it had been full meanwhile. A
+// block counts as held for all that time (see lease_step.h), so all of it goes back, as if charged just now.
+Nanos LeasedStore::Shared::refunded_as_of(const Charge& charge, Nanos charged_at) const noexcept {
+  const Strategy strategy = charge.limit->strategy();
+  if (strategy != Strategy::kTokenBucket && strategy != Strategy::kGcra) return charged_at;
+  return std::max(charged_at, now() + Nanos{store_ahead.load()});
 }
 
 void LeasedStore::Shared::give_back(const BlockTable::Errand& errand,
@@ -246,11 +269,12 @@ void LeasedStore::Shared::give_back(const BlockTable::Errand& errand,
     charge.counted = false;
     given_back += part.units;
     ++errands;
-    store.refund(charge, part.charged_at, [self = shared_from_this()](const Result<bool>& told) {
-      if (!told.has_value()) ++self->failed;
-      --self->errands;
-      if (self->closed) self->close_if_done();
-    });
+    store.refund(charge, refunded_as_of(charge, part.charged_at),
+                 [self = shared_from_this()](const Result<bool>& told) {
+                   if (!told.has_value()) ++self->failed;
+                   --self->errands;
+                   if (self->closed) self->close_if_done();
+                 });
   }
 }
 
