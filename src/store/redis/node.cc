@@ -260,7 +260,7 @@ Nanos Node::tick_circuit(Nanos now) {
     if (now < since + silence) continue;
     breaker_.open(now);
     const auto silent_ms = std::chrono::duration<double, std::milli>(now - since).count();
-    open_circuit(fmt::format("has answered nothing for {:.0f} ms", silent_ms));
+    open_circuit(fmt::format("no answer for {:.0f} ms", silent_ms));
     return breaker_.probe_at();
   }
   if (now >= clock_at_) ask_time(now);

@@ -45,6 +45,7 @@ void Topology::route(Request& request) {
 Nanos Topology::clock_offset() const noexcept {
   Nanos farthest{0};
   for (const auto& node : nodes_) {
+    if (!node->usable()) continue;
     if (std::chrono::abs(node->clock_offset()) > std::chrono::abs(farthest)) farthest = node->clock_offset();
   }
   return farthest;

@@ -91,6 +91,11 @@ TEST_F(RedisTls, BelievesOnlyACertificateForTheHostItAsked) {
   const auto client = client_for(options("localhost"));
   ASSERT_TRUE(eventually([&] { return client->state() == State::kDown; }));
   EXPECT_THAT(client->why(), HasSubstr("hostname mismatch"));
+  Options elsewhere = options();
+  elsewhere.tls.server_name = "10.0.0.1";
+  const auto third = client_for(elsewhere);
+  ASSERT_TRUE(eventually([&] { return third->state() == State::kDown; }));
+  EXPECT_THAT(third->why(), HasSubstr("IP address mismatch"));
   Options named = options("localhost");
   named.tls.server_name = "redis.test";
   const auto other = client_for(named);

@@ -69,6 +69,36 @@ TEST(RedisTrouble, ASilentServerIsNotAskedUntilItAnswersAgain) {
   EXPECT_GE(witness.ups(), ups + 1);
 }
 
+TEST(RedisTrouble, FiveLateAnswersInARowOpenTheCircuit) {
+  RedisServer server;
+  Witness witness;
+  Options options = options_for(server.url());
+  options.deadline = 500ms;
+  const auto client = client_for(options, &witness);
+  ASSERT_TRUE(client->wait_until_up(10s));
+  ASSERT_TRUE(eventually([&] { return witness.clocks() > 0; }));
+  server.stop();
+  std::vector<std::future<Answer>> answers;
+  for (int i = 0; i < 5; ++i) answers.push_back(begin(*client, command_of({"PING"})));
+  for (std::future<Answer>& answer : answers) EXPECT_FALSE(answer.get().ok);
+  ASSERT_TRUE(eventually([&] { return !witness.downs().empty(); }));
+  EXPECT_THAT(witness.downs(), ElementsAre(HasSubstr("5 calls in a row were not answered in time")));
+  server.cont();
+  EXPECT_TRUE(client->wait_until_up(10s)) << client->why();
+}
+
+TEST(RedisTrouble, OneCallWithoutAnAnswerForThreeDeadlinesOpensTheCircuit) {
+  FakeRedis fake([](const std::vector<std::string>& words) { return FakeRedis::greeted(words); });
+  Witness witness;
+  Options options = options_for("redis://" + fake.address());
+  options.deadline = 50ms;
+  const auto client = client_for(options, &witness);
+  ASSERT_TRUE(client->wait_until_up(10s));
+  EXPECT_FALSE(ask(*client, {"GET", "a"}).ok);
+  ASSERT_TRUE(eventually([&] { return !witness.downs().empty(); }));
+  EXPECT_THAT(witness.downs().at(0), HasSubstr(": no answer for "));
+}
+
 TEST(RedisTrouble, AKilledServerIsFoundAgain) {
   RedisServer server;
   Witness witness;
@@ -156,6 +186,16 @@ TEST(RedisTrouble, HalfAReplyIsNoReplyAndTheConnectionIsLeft) {
     const std::string greeted = FakeRedis::greeted(words);
     return greeted.empty() ? std::string("$5\r\nhal") : greeted;
   });
+  Options options = options_for("redis://" + fake.address());
+  options.deadline = 20ms;
+  const auto client = client_for(options);
+  ASSERT_TRUE(client->wait_until_up(10s));
+  EXPECT_FALSE(ask(*client, {"GET", "a"}).ok);
+  EXPECT_TRUE(eventually([&] { return fake.accepted() >= 2; }));
+}
+
+TEST(RedisTrouble, AServerThatOwesAnAnswerForLongIsConnectedToAnew) {
+  FakeRedis fake([](const std::vector<std::string>& words) { return FakeRedis::greeted(words); });
   Options options = options_for("redis://" + fake.address());
   options.deadline = 20ms;
   const auto client = client_for(options);
