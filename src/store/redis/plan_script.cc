@@ -13,50 +13,96 @@ namespace {
 // makes.
 //
 // Times are whole microseconds, exact in a double. The formats are those of plan_codec.cc and cell_codec.cc.
-// Whose turn it is and when; how a sliding window lies in its string.
-constexpr std::string_view kCommonText = R"lua(
-local A = ARGV[1]
-local call, try, unpack, pack, byte = redis.call, redis.pcall, struct.unpack, struct.pack, string.byte
-local op, now, lease = unpack('<Bdc8', A)
-local spare = 1000000
-if now == 0 then
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
-else
-  spare = 3600000000 -- by a clock of the caller's own; the server's must not run out before it
+// The usual case on its own: one sliding window, one unit, nothing to forget. It makes no function and no table, which
+// would cost more than all else it does. Whatever is not usual is asked again below as any other plan is.
+constexpr std::string_view kFastText = R"lua(
+local A, key = ARGV[1], KEYS[1]
+local call, unpack, pack = redis.call, struct.unpack, struct.pack
+local t = call('TIME')
+local now = t[1] * 1000000 + t[2]
+if #A == 21 then
+  local _, shape, most, W = unpack('<BI4dd', A)
+  local h = redis.pcall('GETRANGE', key, '0', '135')
+  if #h == 136 then
+    local flags, s, size, dies, oldest, seen = unpack('<BI4I3ddd', h)
+    local free = string.find(h, '\0\0\0\0\0\0', 47, true) or 137
+    if flags == 5 and s == shape and free > 47 then
+      local newest = oldest + (unpack('<I6', h, free - 6) - oldest) % 140737488355328
+      local at = now
+      if newest > at then at = newest end
+      if seen > at then at = seen end
+      if oldest + W > at then
+        local used = size + (free - 47) / 6
+        if used == most then return pack('<Bddddd', 6, now, at, used, newest, oldest) end
+        if used < most and at + W <= dies then
+          local entry = pack('<I6', at % 140737488355328 + 140737488355328)
+          if free < 101 then
+            local k = (free - 47) / 3
+            call('SETRANGE', key, string.sub('465258647076828894', k + 1, k + 2), entry)
+            return pack('<Bddd', 5, now, at, used)
+          elseif free < 137 then
+            local k = (free - 101) / 2
+            call('SETRANGE', key, string.sub('100106112118124130', k + 1, k + 3), entry)
+            return pack('<Bddd', 5, now, at, used)
+          end
+          local head, cap = unpack('<I3I3', h, 41)
+          if head == 0 and size + 15 <= cap then
+            call('SETRANGE', key, 136 + 6 * size, string.sub(h, 47, 136))
+            call('SETRANGE', key, '0', pack('<BI4I3ddddI3I3', 5, s, size + 15, dies, oldest, at, at, 0, cap) .. entry
+              .. string.rep('\0', 84))
+            return pack('<Bddd', 5, now, at, used)
+          end
+        end
+      end
+    end
+  elseif h == '' then
+    local dies = now + 2 * W + 1000000
+    call('SET', key, pack('<BI4I3ddddI3I3I6', 5, shape, 0, dies, now, now, now, 0, 0,
+      now % 140737488355328 + 140737488355328) .. string.rep('\0', 84), 'PX', string.format('%.0f', (dies - now) / 1000))
+    return pack('<Bddd', 5, now, now, 0)
+  end
+  A = pack('<Bdddd', 1, 0, 0, 0, 0) .. pack('<BI4I4Bdddd', 5, shape, 0, 0, 0, 1, most, W)
 end
-local M, kMaxRuns = 281474976710656, 1048576
+)lua";
 
--- A sliding window is 46 bytes about it, 48 for its newest entries, and a ring of the older ones. An entry is 6 bytes,
--- an instant modulo 2^48, while each is of one unit: then the usual charge writes just that, behind the one before. Else
--- there is only the ring, of 12 bytes an entry: the instant, and the units up to and including it modulo 2^48. The oldest
--- instant is known in full, so the others are.
+// Whose turn it is, and by which clock.
+constexpr std::string_view kTermsText = R"lua(
+local op, given, lease = unpack('<Bdc8', A)
+local spare = 1000000
+if given > 0 then
+  now, spare = given, 3600000000 -- by a clock of the caller's own; the server's must not run out before it
+end
+)lua";
+
+// How a sliding window lies in its string.
+constexpr std::string_view kLogText = R"lua(
+local try, byte, M, Q, kMaxRuns = redis.pcall, string.byte, 281474976710656, 140737488355328, 1048576
+
+-- A sliding window is 46 bytes about it, 90 for its newest entries, and a ring of the older ones. An entry is 6 bytes, an
+-- instant modulo 2^47 with the next bit set, while each is of one unit: then the usual charge writes just that, behind
+-- the one before. Else there is only the ring, of 12 bytes an entry: the instant, and the units up to and including it
+-- modulo 2^48. The oldest instant is known in full, so the others are.
 local function open_log(key, h, shape, most)
   local flags, dies, oldest, newest, seen, head, size, cap, _ = 5, 0, 0, 0, 0, 0, 0, 0, nil
   local gone, total, tail = 0, 0, ''
-  local function near(e) return oldest + (e - oldest) % M end
+  local function near(e) return oldest + (e - oldest) % Q end
   if h ~= '' then
-    flags, _, dies, oldest, newest, seen, head, size, cap = unpack('<BI4ddddI3I3I3', h)
+    flags, _, size, dies, oldest, seen, newest, head, cap = unpack('<BI4I3ddddI3I3', h)
   end
   local wide, ahead = flags % 32 >= 16, flags >= 32
   local width = wide and 12 or 6
   if wide then
     gone, total = unpack('<I6I6', h, 47)
   elseif h ~= '' then
-    local count = 0
-    while count < 8 do
-      local e = unpack('<I6', h, 47 + 6 * count)
-      if e == 0 then break end
-      newest, count = near(e), count + 1
-    end
-    tail = h:sub(47, 46 + 6 * count)
+    tail = h:sub(47, (h:find('\0\0\0\0\0\0', 47, true) or 137) - 1)
+    if tail ~= '' then newest = near((unpack('<I6', tail, #tail - 5))) end
   end
   local log = {}
 
   local function count() return size + #tail / 6 end
   local function get(i)
     if i >= size then return near((unpack('<I6', tail, (i - size) * 6 + 1))), i + 1 end
-    local from = 94 + (head + i) % cap * width
+    local from = 136 + (head + i) % cap * width
     local e = call('GETRANGE', key, from, from + width - 1)
     if not wide then return near((unpack('<I6', e))), i + 1 end
     local at, upto = unpack('<I6I6', e)
@@ -76,20 +122,20 @@ local function open_log(key, h, shape, most)
   local function put(i, bytes)
     local from = (head + i) % cap
     local room = (cap - from) * width
-    call('SETRANGE', key, 94 + from * width, bytes:sub(1, room))
-    if #bytes > room then call('SETRANGE', key, 94, bytes:sub(room + 1)) end
+    call('SETRANGE', key, 136 + from * width, bytes:sub(1, room))
+    if #bytes > room then call('SETRANGE', key, 136, bytes:sub(room + 1)) end
   end
   local function ring(from, upto) -- the bytes of the entries from..upto-1 of the ring
     if upto <= from then return '' end
-    local a, b = 94 + (head + from) % cap * width, 93 + ((head + upto - 1) % cap + 1) * width
+    local a, b = 136 + (head + from) % cap * width, 135 + ((head + upto - 1) % cap + 1) * width
     if a < b then return call('GETRANGE', key, a, b) end
-    return call('GETRANGE', key, a, 93 + cap * width) .. call('GETRANGE', key, 94, b)
+    return call('GETRANGE', key, a, 135 + cap * width) .. call('GETRANGE', key, 136, b)
   end
   local function header()
     flags = 5 + (wide and 16 or 0) + (ahead and 32 or 0)
     local behind = wide and pack('<I6I6', gone, total) or tail
-    return pack('<BI4ddddI3I3I3', flags, shape, dies, oldest, newest, seen, head, size, cap) .. behind
-      .. string.rep('\0', 48 - #behind)
+    return pack('<BI4I3ddddI3I3', flags, shape, size, dies, oldest, seen, newest, head, cap) .. behind
+      .. string.rep('\0', 90 - #behind)
   end
   -- `body`: of everything behind the header, or nil where that has been written.
   local function write(body, W)
@@ -139,8 +185,8 @@ local function open_log(key, h, shape, most)
     if not ahead then at = math.max(at, seen, newest) end
     if n == 0 then oldest = at end
     local full, body = n >= kMaxRuns, nil
-    if not wide and cost == 1 and not reserve and not full and #tail < 48 and at % M > 0 then
-      tail, newest, seen, ahead = tail .. pack('<I6', at % M), at, at, false
+    if not wide and cost == 1 and not reserve and not full and #tail < 90 then
+      tail, newest, seen, ahead = tail .. pack('<I6', at % Q + Q), at, at, false
       write(h == '' and '' or nil, W)
       return
     end
@@ -149,7 +195,7 @@ local function open_log(key, h, shape, most)
       if (cost > 1 or full) and not wide then body = widen(body) end
       if n + 1 > cap and not full then
         -- By half at a time, and no further than the limit asks for.
-        local more, needed = cap + math.max(math.floor(cap / 2), 8), math.min(most, kMaxRuns)
+        local more, needed = cap + math.max(math.floor(cap / 2), 15), math.min(most, kMaxRuns)
         cap = math.min(math.max(cap < needed and math.min(more, needed) or more, n + 1), kMaxRuns)
       end
       head, size, tail = 0, n, ''
@@ -157,7 +203,7 @@ local function open_log(key, h, shape, most)
     local merged = full or wide and n > 0 and newest == at
     total = (total + cost) % M
     local slot = n - (merged and 1 or 0)
-    local entry = wide and pack('<I6I6', at % M, total) or pack('<I6', at % M)
+    local entry = wide and pack('<I6I6', at % Q + Q, total) or pack('<I6', at % Q + Q)
     if body then
       body = body:sub(1, slot * width) .. entry .. string.rep('\0', (cap - slot - 1) * width)
     elseif merged then
@@ -206,8 +252,7 @@ end
 
 // All of a plan, judged and charged.
 constexpr std::string_view kPlanText = R"lua(
-local n, effect, patience, wait, pos = #KEYS, op, nil, nil, nil
-patience, wait, pos = unpack('<dd', A, 18)
+local n, effect, patience, wait, pos = #KEYS, op, unpack('<dd', A, 18)
 local fits, turn, out, acts, far = true, 0, {}, {}, nil
 
 -- Writes a small cell that is idle from `idle` on. Its key outlives it well, so that few writes have to say for how long.
@@ -227,33 +272,23 @@ for i = 1, n do
     -- A sliding window: see open_log for how it lies in its string.
     local cost, most, W
     shape, also, soft, mine, cost, most, W, pos = unpack('<I4I4Bdddd', A, pos + 1)
-    local h = try('GETRANGE', key, '0', '93')
-    local flags, dies, oldest, newest, seen, head, size, cap = 5, 0, 0, 0, 0, 0, 0, 0
-    local t1, t2, t3, t4, t5, t6, t7, t8 = 0, 0, 0, 0, 0, 0, 0, 0
+    local h = try('GETRANGE', key, '0', '135')
+    local flags, size, dies, oldest, seen, newest, used, free = 5, 0, 0, 0, 0, 0, 0, nil
     if h ~= '' then
-      if #h ~= 94 or byte(h) % 16 ~= 5 then return pack('<Bdd', 4, now, i) end
-      flags, s, dies, oldest, newest, seen, head, size, cap, t1, t2, t3, t4, t5, t6, t7, t8 =
-        unpack('<BI4ddddI3I3I3I6I6I6I6I6I6I6I6', h)
+      if #h ~= 136 or byte(h) % 16 ~= 5 then return pack('<Bdd', 4, now, i) end
+      flags, s, size, dies, oldest, seen, newest = unpack('<BI4I3dddd', h)
       if s ~= shape and s ~= also then return pack('<Bdd', 2, now, i) end
       shape = s
+      if flags % 32 >= 16 then
+        local gone, total = unpack('<I6I6', h, 47)
+        used = (total - gone) % M
+      else
+        free = string.find(h, '\0\0\0\0\0\0', 47, true) or 137
+        used = size + (free - 47) / 6
+        if free > 47 then newest = oldest + (unpack('<I6', h, free - 6) - oldest) % Q end
+      end
     end
-    local ahead, tail, at, used, off = flags >= 32, 0, now, nil, nil
-    if flags % 32 >= 16 then
-      used = (t2 - t1) % M
-    else
-      local last
-      if t1 == 0 then off = '46'
-      elseif t2 == 0 then tail, last, off = 1, t1, '52'
-      elseif t3 == 0 then tail, last, off = 2, t2, '58'
-      elseif t4 == 0 then tail, last, off = 3, t3, '64'
-      elseif t5 == 0 then tail, last, off = 4, t4, '70'
-      elseif t6 == 0 then tail, last, off = 5, t5, '76'
-      elseif t7 == 0 then tail, last, off = 6, t6, '82'
-      elseif t8 == 0 then tail, last, off = 7, t7, '88'
-      else tail, last = 8, t8 end
-      used = size + tail
-      if last then newest = oldest + (last - oldest) % M end
-    end
+    local ahead, at = flags >= 32, now
     if ahead and newest <= now then ahead = false end
     if not ahead then
       if newest > seen then seen = newest end
@@ -265,7 +300,7 @@ for i = 1, n do
       return log
     end
     if used > 0 and oldest + W <= at then
-      off = nil
+      free = nil
       slow().drop(at, W)
       used = log.used()
     end
@@ -277,10 +312,10 @@ for i = 1, n do
       end
       if ahead and newest - now > w then w = newest - now end
       if used + cost >= M then w = 1e17 end
-      if w == 0 and off and cost == 1 and flags == 5 and used > 0 and at + W <= dies and at - oldest < M and at % M > 0 then
+      if w == 0 and free and free < 137 and cost == 1 and flags == 5 and used > 0 and at + W <= dies then
         act = function(instant)
           if instant > now then slow().append(cost, instant, true, W) return end
-          call('SETRANGE', key, off, pack('<I6', at % M))
+          call('SETRANGE', key, free - 1, pack('<I6', at % Q + Q))
         end
       else
         act = function(instant)
@@ -530,6 +565,13 @@ if n == 1 then return pack('<Bdd', 0, now, wait) .. out[1] end
 return pack('<Bdd', 0, now, wait) .. table.concat(out)
 )lua";
 
+constexpr std::string_view kTimeText = R"lua(
+local A = ARGV[1]
+local call, unpack, pack = redis.call, struct.unpack, struct.pack
+local t = call('TIME')
+local now = t[1] * 1000000 + t[2]
+)lua";
+
 // What is told about one cell: that units come back, that a hold is over or goes on. Answers 1 where that was so.
 constexpr std::string_view kTellText = R"lua(
 local key, kind = KEYS[1], byte(A, 18)
@@ -565,9 +607,9 @@ end
 local shape, also, s, k, dies, units, W, x
 if kind == 5 then
   shape, also, units, W, x = unpack('<I4I4ddd', A, 19)
-  local h = try('GETRANGE', key, '0', '93')
+  local h = try('GETRANGE', key, '0', '135')
   if h == '' then return pack('<Bdd', 1, now, 0) end
-  if #h ~= 94 or byte(h) % 16 ~= 5 then return pack('<Bdd', 4, now, 1) end
+  if #h ~= 136 or byte(h) % 16 ~= 5 then return pack('<Bdd', 4, now, 1) end
   s = unpack('<I4', h, 2)
   if s ~= shape and s ~= also then return pack('<Bdd', 2, now, 1) end
   if x + W > now then open_log(key, h, s, 0).refund(units, x, W) end
@@ -582,7 +624,7 @@ shape, also = unpack('<I4I4', A, 19)
 k, s, dies = unpack('<BI4d', raw)
 if s ~= shape and s ~= also then return pack('<Bdd', 2, now, 1) end
 if kind <= 2 then
-  local cu, cp, fill, charged, whole = unpack('<ddddd', A, 27)
+  local cu, cp, fu, fp, charged, whole = unpack('<dddddd', A, 27)
   local us, part = unpack('<dd', raw, 14)
   if part >= whole then us, part = us + 1, 0 end
   local u, p = us - cu, part - cp
@@ -593,8 +635,8 @@ if kind <= 2 then
     if u > charged then return pack('<Bdd', 0, now, 0) end
   else
     -- Reserved ahead, only the last to do so can give it back. And what has refilled since must not come twice.
-    local acts = us - fill
-    if acts > now and math.abs(acts - charged) > 1 then return pack('<Bdd', 0, now, 0) end
+    local acts = us - fu + (part > fp and 1 or 0)
+    if acts > now and acts ~= charged then return pack('<Bdd', 0, now, 0) end
     if now > charged then u = u + now - charged end
     if u > us or (u == us and p >= part) then return pack('<Bdd', 0, now, 0) end
   end
@@ -625,6 +667,12 @@ end
 return 1
 )lua";
 
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
+
 Script make(const std::string& text) {
   std::array<unsigned char, SHA_DIGEST_LENGTH> digest;
   SHA1(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
@@ -640,13 +688,13 @@ Script make(const std::string& text) {
 }  // namespace
 
 const Script& plan_script() {
-  static const std::string text = std::string(kCommonText) + std::string(kPlanText);
+  static const std::string text = joined({kFastText, kTermsText, kLogText, kPlanText});
   static const Script script = make(text);
   return script;
 }
 
 const Script& tell_script() {
-  static const std::string text = std::string(kCommonText) + std::string(kTellText);
+  static const std::string text = joined({kTimeText, kTermsText, kLogText, kTellText});
   static const Script script = make(text);
   return script;
 }

@@ -123,7 +123,8 @@ class RedisStore::Call {
 
   void on_reply(const Result<Reply>& reply) {
     if (!reply) return end(reply.error());
-    const auto read = reply->is_text() ? read_answer(reply->text()) : std::nullopt;
+    std::string longer;
+    const auto read = reply->is_text() ? read_answer(reply->text(), longer) : std::nullopt;
     if (!read || read->index >= charges_.size()) return end(torn_answer());
     store_.heard(read->now, sent_at_);
     switch (read->status) {
@@ -232,6 +233,7 @@ class RedisStore::PlanCall final : public Call {
       each.period = calendar.period_at(terms.now == Nanos{0} ? store().redis_now_approx() : terms.now);
       each.another = calendar.period_at(each.period.end);
     }
+    if (planned().size() == 1 && has_short_form(terms, planned()[0])) return append_short(planned()[0], blob);
     append_terms(terms, blob);
     for (const Planned& each : planned()) append_planned(each, blob);
   }
