@@ -15,9 +15,11 @@ using core::RunLog;
 // The first byte of a cell says what it is; these come on top.
 constexpr unsigned kWide = 16;
 constexpr unsigned kAhead = 32;
-constexpr std::size_t kLogHead = 94;
+constexpr std::size_t kLogHead = 136;
 constexpr std::size_t kTail = 46;
-constexpr std::uint64_t kEntryMask = (std::uint64_t{1} << 48) - 1;
+constexpr std::size_t kMostInTail = 15;
+constexpr std::uint64_t kInstantBit = std::uint64_t{1} << 47;  // set in every entry; the instant is what is below
+constexpr std::uint64_t kTotalMask = (std::uint64_t{1} << 48) - 1;
 
 unsigned kind_byte(Strategy strategy) noexcept {
   switch (strategy) {
@@ -47,10 +49,10 @@ struct LogView {
     const auto first = static_cast<unsigned char>(raw[0]);
     view.wide = (first & kWide) != 0;
     view.ahead = (first & kAhead) != 0;
-    view.head = get_bytes(raw, 37, 3);
-    view.size = get_bytes(raw, 40, 3);
+    view.head = get_bytes(raw, 40, 3);
+    view.size = get_bytes(raw, 5, 3);
     view.capacity = get_bytes(raw, 43, 3);
-    while (!view.wide && view.tail < 8 && get_bytes(raw, kTail + 6 * view.tail, 6) != 0) ++view.tail;
+    while (!view.wide && view.tail < kMostInTail && get_bytes(raw, kTail + 6 * view.tail, 6) != 0) ++view.tail;
     const std::size_t bytes = kLogHead + view.capacity * (view.wide ? 12 : 6);
     const bool whole = raw.size() == bytes && view.size <= view.capacity && view.capacity <= core::kMaxRuns &&
                        (view.head < view.capacity || view.head == 0);
@@ -63,13 +65,13 @@ struct LogView {
     return kLogHead + (head + i) % capacity * (wide ? 12 : 6);
   }
   [[nodiscard]] core::Run run(std::uint32_t i) const noexcept {
-    const std::int64_t oldest = get_micros(raw, 13).count() / 1000;
+    const std::int64_t oldest = get_micros(raw, 16).count() / 1000;
     const std::uint64_t entry = get_bytes(raw, where(i), 6);
-    const auto later = static_cast<std::int64_t>((entry - static_cast<std::uint64_t>(oldest)) & kEntryMask);
+    const auto later = static_cast<std::int64_t>((entry - static_cast<std::uint64_t>(oldest)) & (kInstantBit - 1));
     Units total = i + 1;
     if (wide) {
       const std::uint64_t gone = get_bytes(raw, kTail, 6);
-      total = static_cast<Units>((get_bytes(raw, where(i) + 6, 6) - gone) & kEntryMask);
+      total = static_cast<Units>((get_bytes(raw, where(i) + 6, 6) - gone) & kTotalMask);
     }
     return {Nanos{std::min(oldest + later, kMaxTime.count() / 1000) * 1000}, total};
   }
@@ -87,29 +89,30 @@ bool load_log_words(const CompiledLimit& limit, std::string_view raw, Word* word
   log.size = view->entries();
   for (std::uint32_t i = 0; i < log.size; ++i) log.set_run(i, view->run(i));
   log.ahead = view->ahead && log.size > 0;
-  log.seen = std::max(get_micros(raw, 21), get_micros(raw, 29));
+  log.seen = std::max(get_micros(raw, 24), get_micros(raw, 32));
   if (log.size > 0) log.seen = std::max(log.seen, log.newest().at);
   store_log(log, limit.numbers.log.window, words, ahead);
   return true;
 }
 
-void put_log(const CompiledLimit& limit, const Word* words, bool ahead, std::string& raw) {
+void put_log(const CompiledLimit& limit, const Word* words, bool ahead, Nanos dies, std::string& raw) {
   const RunLog log = load_log(words, ahead, limit.numbers.log.window);
   const bool wide = log.instants == nullptr && log.size > 0;
   const Nanos newest = log.size > 0 ? log.newest().at : Nanos{0};
+  put_bytes(log.size, 3, raw);
+  put_micros(dies, raw);
   put_micros(log.size > 0 ? log.run(0).at : Nanos{0}, raw);
-  put_micros(newest, raw);
   put_micros(log.ahead ? Nanos{0} : log.seen, raw);
+  put_micros(newest, raw);
   put_bytes(0, 3, raw);
   put_bytes(log.size, 3, raw);
-  put_bytes(log.size, 3, raw);
-  put_bytes(wide ? static_cast<std::uint64_t>(log.gone) & kEntryMask : 0, 6, raw);
-  put_bytes(wide ? static_cast<std::uint64_t>(log.newest().total) & kEntryMask : 0, 6, raw);
+  put_bytes(wide ? static_cast<std::uint64_t>(log.gone) & kTotalMask : 0, 6, raw);
+  put_bytes(wide ? static_cast<std::uint64_t>(log.newest().total) & kTotalMask : 0, 6, raw);
   raw.resize(kLogHead);
   for (std::uint32_t i = 0; i < log.size; ++i) {
     const core::Run run = log.run(i);
-    put_bytes(static_cast<std::uint64_t>(run.at.count() / 1000) & kEntryMask, 6, raw);
-    if (wide) put_bytes(static_cast<std::uint64_t>(run.total) & kEntryMask, 6, raw);
+    put_bytes((static_cast<std::uint64_t>(run.at.count() / 1000) & (kInstantBit - 1)) | kInstantBit, 6, raw);
+    if (wide) put_bytes(static_cast<std::uint64_t>(run.total) & kTotalMask, 6, raw);
   }
   if (wide) raw[0] = static_cast<char>(static_cast<unsigned char>(raw[0]) | kWide);
 }
@@ -139,10 +142,10 @@ Carried written(const CompiledLimit& limit, const LoadedCell& cell, Nanos now) {
   carried.keep_ms = (dies - now) / std::chrono::milliseconds{1} + 1;
   raw += static_cast<char>(kind_byte(limit.strategy) | (cell.ahead ? kAhead : 0));
   put_bytes(shape_of(limit), 4, raw);
-  put_micros(dies, raw);
   const Word* w = cell.words.data();
+  if (limit.strategy != Strategy::kSlidingWindow) put_micros(dies, raw);
   switch (limit.strategy) {
-    case Strategy::kSlidingWindow: put_log(limit, w, cell.ahead, raw); break;
+    case Strategy::kSlidingWindow: put_log(limit, w, cell.ahead, dies, raw); break;
     case Strategy::kFixedWindow:
     case Strategy::kQuota:
       put_micros(limit.numbers.window.span_at(Nanos{w[0]} - Nanos{1}).start, raw);

@@ -142,7 +142,7 @@ Result<void> countable(const CompiledLimit& limit) {
       (limit.most > kMostLogged || limit.numbers.log.window > kLongestLog)) {
     return Error{ErrorCode::kInvalidArgument,
                  "a sliding_window counted in Redis must be of at most " + std::to_string(kMostLogged) +
-                     " units and 4 years, got " + std::to_string(limit.most) + " units in " +
+                     " units and 2 years, got " + std::to_string(limit.most) + " units in " +
                      std::to_string(limit.numbers.log.window / std::chrono::hours{24}) + " days"};
   }
   return {};
@@ -215,7 +215,7 @@ void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Na
   if (kind == Kind::kBucket || kind == Kind::kLeaky) {
     const Parts parts(limit);
     put_parts(parts.unit * planned.cost, parts.whole, blob);
-    put_number(static_cast<std::int64_t>(parts.fill / parts.whole), blob);
+    put_parts(parts.fill, parts.whole, blob);
     put_micros(charged_at, blob);
     put_number(parts.whole, blob);
     return;
@@ -229,7 +229,31 @@ void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Na
   put_micros(where, blob);
 }
 
-std::optional<ScriptAnswer> read_answer(std::string_view text) noexcept {
+bool has_short_form(const Terms& terms, const Planned& planned) noexcept {
+  return planned.limit.strategy == Strategy::kSlidingWindow && planned.cost == 1 && !planned.soft &&
+         planned.also == 0 && terms.effect == Effect::kCharge && terms.now == Nanos{0};
+}
+
+void append_short(const Planned& planned, std::string& blob) {
+  put_bytes(0, 1, blob);
+  put_bytes(planned.shape, 4, blob);
+  put_number(planned.limit.most, blob);
+  put_micros(planned.limit.numbers.log.window, blob);
+}
+
+std::optional<ScriptAnswer> read_answer(std::string_view text, std::string& longer) {
+  // Admitted: now, the instant, the units. Denied: those, the newest instant and the oldest.
+  constexpr char kShortAdmitted = 5;
+  constexpr char kShortDenied = 6;
+  if (text.size() == 25 && text[0] == kShortAdmitted) {
+    longer = std::string(1, 0) + std::string(text.substr(1, 8)) + std::string(8, 0) + std::string(text.substr(9, 16)) +
+             std::string(text.substr(9, 8)) + std::string(9, 0);
+    text = longer;
+  } else if (text.size() == 41 && text[0] == kShortDenied) {
+    longer = std::string(1, 1) + std::string(text.substr(1, 8)) + std::string(8, 0) + std::string(text.substr(9, 32)) +
+             std::string(1, 0);
+    text = longer;
+  }
   if (text.size() < 17 || static_cast<unsigned char>(text[0]) > 4) return std::nullopt;
   ScriptAnswer answer;
   answer.status = static_cast<ScriptAnswer::Status>(text[0]);

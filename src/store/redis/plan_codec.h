@@ -11,8 +11,8 @@
 
 namespace headgate::store::redis {
 
-// Neither a sliding window nor a wait for a reservation may be longer: its instants are kept modulo 2^48 microseconds.
-inline constexpr Nanos kLongestLog = std::chrono::hours{24 * 365 * 4};
+// Neither a sliding window nor a wait for a reservation may be longer: its instants are kept modulo 2^47 microseconds.
+inline constexpr Nanos kLongestLog = std::chrono::hours{24 * 365 * 2};
 inline constexpr Units kMostLogged = Units{1} << 47;  // nor may more units be counted in one
 
 // The limit as it is counted in Redis: spans are whole microseconds, rounded up, and a unit refills in at most 2^40ths
@@ -46,6 +46,9 @@ struct Terms {
 
 void append_terms(const Terms& terms, std::string& blob);
 void append_planned(const Planned& planned, std::string& blob);
+// One unit of one sliding window, charged by the clock of Redis: what is asked most has a short form.
+[[nodiscard]] bool has_short_form(const Terms& terms, const Planned& planned) noexcept;
+void append_short(const Planned& planned, std::string& blob);
 
 enum class Told : std::uint8_t { kReleased = 3, kRenewed = 4, kRefunded = 5 };
 // What tell_script is given. REQUIRES: of a refund, that the limit is no concurrency limit; of all others, that it is.
@@ -60,8 +63,8 @@ struct ScriptAnswer {
   Nanos instant{0};       // kOtherPeriod: that of a period which must be looked up
   std::string_view cells;
 };
-// nullopt: no answer of a script of ours.
-[[nodiscard]] std::optional<ScriptAnswer> read_answer(std::string_view text) noexcept;
+// nullopt: no answer of a script of ours. What was answered in the short form is written out in `longer`.
+[[nodiscard]] std::optional<ScriptAnswer> read_answer(std::string_view text, std::string& longer);
 
 // How many bytes of ScriptAnswer::cells are about a cell of this strategy.
 [[nodiscard]] std::size_t told_of(Strategy strategy) noexcept;

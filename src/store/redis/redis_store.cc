@@ -123,7 +123,8 @@ class RedisStore::Call {
 
   void on_reply(const Result<Reply>& reply) {
     if (!reply) return end(reply.error());
-    const auto read = reply->is_text() ? read_answer(reply->text()) : std::nullopt;
+    std::string longer;
+    const auto read = reply->is_text() ? read_answer(reply->text(), longer) : std::nullopt;
     if (!read || read->index >= charges_.size()) return end(torn_answer());
     store_.heard(read->now, sent_at_);
     switch (read->status) {
@@ -232,6 +233,7 @@ class RedisStore::PlanCall final : public Call {
       each.period = calendar.period_at(terms.now == Nanos{0} ? store().redis_now_approx() : terms.now);
       each.another = calendar.period_at(each.period.end);
     }
+    if (planned().size() == 1 && has_short_form(terms, planned()[0])) return append_short(planned()[0], blob);
     append_terms(terms, blob);
     for (const Planned& each : planned()) append_planned(each, blob);
   }
@@ -348,7 +350,19 @@ void RedisStore::apply_slot(const Terms& terms, std::span<const Charge> charges,
 
 void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes,
                           Done done) {
-  apply_slot({ask.effect, now, ask.patience, Nanos{0}, ask.lease}, charges, outcomes, std::move(done));
+  const Terms terms{ask.effect, now, ask.patience, Nanos{0}, ask.lease};
+  bool one_slot = true;
+  if (options_.cluster && charges.size() > 1) {
+    const std::uint16_t slot = slot_of(key_of(charges[0].key));
+    for (const Charge& charge : charges.subspan(1)) one_slot = one_slot && slot_of(key_of(charge.key)) == slot;
+  }
+  if (one_slot) return apply_slot(terms, charges, outcomes, std::move(done));
+  // What never fits must not have the others charged first.
+  Terms judged = terms;
+  for (const Charge& charge : charges) {
+    if (!charge.soft && charge.cost > charge.limit->current().most) judged.effect = Effect::kNone;
+  }
+  apply_split(judged, charges, outcomes, std::move(done));
 }
 
 void RedisStore::tell(redis::Told told, Nanos now, const Charge& charge, LeaseId lease, Nanos charged_at,

@@ -46,10 +46,13 @@ class RedisStore final : public RemoteStore {
   class Call;
   class PlanCall;
   class TellCall;
+  class SplitPlan;
   friend class Call;
 
   // One slot's worth of a plan.
   void apply_slot(const Terms& terms, std::span<const Charge> charges, std::span<core::Outcome> outcomes, Done done);
+  // Cells in any slots.
+  void apply_split(const Terms& terms, std::span<const Charge> charges, std::span<core::Outcome> outcomes, Done done);
   void tell(redis::Told told, Nanos now, const Charge& charge, LeaseId lease, Nanos charged_at, RemoteStore::Told done);
   // What the clock of Redis shows, as far as is known here.
   [[nodiscard]] Nanos redis_now_approx() const noexcept;

@@ -160,6 +160,38 @@ void run_traces(std::uint32_t first_seed, int count, Habits habits) {
   }
 }
 
+// Redis says when it was asked, and the memory store is asked the same for that instant. Nothing waits: the windows are
+// so short that they pass meanwhile.
+TEST(RedisTrace, AnswersByItsOwnClockAsTheMemoryStoreDoesAtThatInstant) {
+  std::mt19937 random(7);
+  const auto pick = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  for (int round = 0; round < 48 && !::testing::Test::HasFailure(); ++round) {
+    const auto strategy = round % 2 == 0 ? Strategy::kSlidingWindow : static_cast<Strategy>(round / 2 % kStrategyCount);
+    const Size size{pick(1, 120), std::chrono::milliseconds{pick(1, 30)}, 0};
+    SCOPED_TRACE(std::string(to_string(strategy)) + " " + std::to_string(size.limit) + " per " +
+                 std::to_string(size.window.count()));
+    store::LiveLimit live(core::compile(limit_of(strategy, size)));
+    store::MemoryStore memory({.seed = 1});
+    RedisCells redis;
+    for (int step = 0; step < 300 && !::testing::Test::HasFailure(); ++step) {
+      Charge charge;
+      charge.limit = &live;
+      charge.cost = pick(0, 30) > 0 ? 1 : pick(0, 3);
+      Ask terms{Nanos{0}, Nanos{0}, pick(0, 9) > 0 ? Effect::kCharge : Effect::kNone};
+      terms.lease = next_lease();
+      core::Outcome here;
+      core::Outcome there;
+      const auto answer = must(redis.try_apply({&charge, 1}, terms, {&there, 1}));
+      terms.now = terms.wall = answer.at;
+      memory.apply({&charge, 1}, terms, {&here, 1});
+      ASSERT_TRUE(same(there, here)) << "step " << step << " of " << charge.cost << "\nredis  " << describe(there)
+                                     << "\nmemory " << describe(here);
+    }
+  }
+}
+
 TEST(RedisTrace, ChargesAsTheMemoryStoreDoes) { run_traces(1000, 150, {}); }
 TEST(RedisTrace, ReservesAsTheMemoryStoreDoes) { run_traces(2000, 150, {.reserve = true}); }
 TEST(RedisTrace, KeepsWhatItHasSeenWhenTheClockGoesBack) { run_traces(3000, 150, {.clock_back = true}); }

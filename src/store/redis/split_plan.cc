@@ -1,0 +1,176 @@
+// A plan whose cells lie in several slots of a cluster: no script reaches all of them, so each slot is charged on its
+// own, at once, and if one has no room the others get back what they were charged. Meanwhile others may see those units
+// as used, never as free. A server that is lost in between leaves them used until their window, refill or ttl is over.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "store/redis/redis_store.h"
+
+namespace headgate::store::redis {
+namespace {
+
+// For a reservation, all must agree on the instant: it is looked for, and tried this often before it counts as denied.
+constexpr int kMaxTries = 3;
+
+bool admitted(const RemoteStore::Answer& answer) noexcept {
+  return answer.applied.wait == Nanos{0} || answer.applied.reserved;
+}
+
+}  // namespace
+
+class RedisStore::SplitPlan {
+ public:
+  SplitPlan(RedisStore& store, const Terms& terms, std::span<core::Outcome> outcomes, Done done)
+      : store_(store), terms_(terms), outcomes_(outcomes), done_(std::move(done)) {}
+
+  void add(std::uint16_t slot, const Charge& charge, std::size_t index) {
+    Part* part = nullptr;
+    for (Part& each : parts_) {
+      if (each.slot == slot) part = &each;
+    }
+    if (part == nullptr) part = &parts_.emplace_back(slot);
+    part->charges.push_back(charge);
+    part->indexes.push_back(index);
+  }
+
+  // Deletes itself once it has answered.
+  void start() {
+    looking_ = terms_.effect == Effect::kReserve;
+    ask();
+  }
+
+ private:
+  struct Part {
+    explicit Part(std::uint16_t of) : slot(of) {}
+    std::uint16_t slot;
+    std::vector<Charge> charges;
+    std::vector<std::size_t> indexes;  // in the plan
+    std::vector<core::Outcome> outcomes;
+    std::optional<Result<Answer>> answer;
+  };
+
+  void ask() {
+    Terms terms = terms_;
+    if (looking_) terms.effect = Effect::kNone;
+    waiting_for_.store(parts_.size(), std::memory_order_relaxed);
+    // The last answer may end this before the loop has: it may not look at `parts_` again after asking.
+    Part* part = parts_.data();
+    for (std::size_t left = parts_.size(); left > 0; --left, ++part) {
+      part->outcomes.assign(part->charges.size(), {});
+      store_.apply_slot(terms, part->charges, part->outcomes, [this, part](const Result<Answer>& answer) {
+        part->answer = answer;
+        if (waiting_for_.fetch_sub(1, std::memory_order_acq_rel) == 1) all_answered();
+      });
+    }
+  }
+
+  void all_answered() {
+    const Error* error = nullptr;
+    for (const Part& part : parts_) {
+      if (!*part.answer) error = &part.answer->error();
+    }
+    if (error != nullptr) {
+      if (!looking_) take_back();
+      return end(*error);
+    }
+    const Answer together = joined();
+    if (looking_) {
+      // What can be had is now asked for; what can't be is answered as it was seen.
+      const Nanos wait = together.applied.wait;
+      if (wait == kNever || wait > terms_.patience || !may_wait()) return end(together);
+      looking_ = false;
+      terms_.least = wait;
+      return ask();
+    }
+    if (terms_.effect == Effect::kNone) return end(together);
+    bool all = true;
+    bool agreed = true;
+    for (const Part& part : parts_) {
+      all = all && admitted(**part.answer);
+      agreed = agreed && (*part.answer)->applied.wait == terms_.least;
+    }
+    if (all && (agreed || terms_.effect != Effect::kReserve)) return end(together);
+    take_back();
+    if (all && ++tries_ < kMaxTries) {  // somebody else has charged one of them meanwhile
+      looking_ = true;
+      terms_.least = Nanos{0};
+      return ask();
+    }
+    Answer denied = together;
+    denied.applied.reserved = false;
+    if (denied.applied.wait == Nanos{0}) denied.applied.wait = std::chrono::microseconds{1};
+    end(denied);
+  }
+
+  // Whether nobody has less patience than there is to wait.
+  [[nodiscard]] bool may_wait() const noexcept {
+    for (const Part& part : parts_) {
+      for (std::size_t i = 0; i < part.charges.size(); ++i) {
+        const Charge& charge = part.charges[i];
+        const Nanos wait = part.outcomes[i].wait;
+        if (charge.soft || wait == Nanos{0}) continue;
+        if (wait > charge.patience || charge.limit->strategy() == Strategy::kConcurrency) return false;
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] Answer joined() const {
+    Answer together = **parts_[0].answer;
+    for (const Part& part : parts_) {
+      const Answer& answer = **part.answer;
+      for (std::size_t i = 0; i < part.indexes.size(); ++i) outcomes_[part.indexes[i]] = part.outcomes[i];
+      // Where clocks differ, a refund must not look later than it was charged.
+      together.at = std::min(together.at, answer.at);
+      Nanos& wait = together.applied.wait;
+      wait = wait == kNever || answer.applied.wait == kNever ? kNever : std::max(wait, answer.applied.wait);
+      together.applied.reserved = together.applied.reserved || answer.applied.reserved;
+    }
+    return together;
+  }
+
+  void take_back() {
+    for (const Part& part : parts_) {
+      if (!*part.answer || !admitted(**part.answer)) continue;
+      const Answer& answer = **part.answer;
+      for (std::size_t i = 0; i < part.charges.size(); ++i) {
+        const Charge& charge = part.charges[i];
+        if (charge.cost == 0 || (charge.soft && !part.outcomes[i].fits())) continue;
+        const bool leaky = charge.limit->strategy() == Strategy::kLeakyBucket;
+        const Nanos at = answer.at + (leaky ? part.outcomes[i].delay : answer.applied.wait);
+        if (charge.limit->strategy() == Strategy::kConcurrency) {
+          store_.release_at(terms_.now, charge, terms_.lease, {});
+        } else {
+          store_.refund_at(terms_.now, charge, at, {});
+        }
+      }
+    }
+  }
+
+  void end(const Result<Answer>& answer) {
+    done_(answer);
+    delete this;
+  }
+
+  RedisStore& store_;
+  Terms terms_;
+  std::span<core::Outcome> outcomes_;
+  Done done_;
+  std::vector<Part> parts_;
+  std::atomic<std::size_t> waiting_for_{0};
+  bool looking_ = false;
+  int tries_ = 0;
+};
+
+void RedisStore::apply_split(const Terms& terms, std::span<const Charge> charges, std::span<core::Outcome> outcomes,
+                             Done done) {
+  auto plan = std::make_unique<SplitPlan>(*this, terms, outcomes, std::move(done));
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    plan->add(slot_of(key_of(charges[i].key)), charges[i], i);
+  }
+  plan.release()->start();
+}
+
+}  // namespace headgate::store::redis
