@@ -168,12 +168,13 @@ std::uint32_t shape_of(const CompiledLimit& limit) noexcept {
   return std::max(static_cast<std::uint32_t>(hash), 1U);  // 0 means none
 }
 
-void append_terms(const Terms& terms, std::string& blob) {
+void append_terms(const Terms& terms, std::size_t charges, std::string& blob) {
   put_bytes(static_cast<std::uint64_t>(terms.effect), 1, blob);
   put_micros(terms.now, blob);
   put_bytes(terms.lease, 8, blob);
   put_micros(micros_down(std::min(terms.patience, kLongestLog)), blob);
   put_micros(terms.least, blob);
+  put_bytes(charges, 1, blob);
 }
 
 void append_planned(const Planned& planned, std::string& blob) {

@@ -44,7 +44,7 @@ struct Terms {
   LeaseId lease = 0;
 };
 
-void append_terms(const Terms& terms, std::string& blob);
+void append_terms(const Terms& terms, std::size_t charges, std::string& blob);
 void append_planned(const Planned& planned, std::string& blob);
 // One unit of one sliding window, charged by the clock of Redis: what is asked most has a short form.
 [[nodiscard]] bool has_short_form(const Terms& terms, const Planned& planned) noexcept;

@@ -5,61 +5,81 @@
 namespace headgate::store::redis {
 namespace {
 
-// The usual case on its own: one sliding window, one unit, nothing to forget. It makes no function and no table, which
-// would cost more than all else it does. Whatever is not usual is asked again below as any other plan is.
-constexpr std::string_view kFastText = R"lua(
-local A, key = ARGV[1], KEYS[1]
+// Each of ARGV is a plan, and KEYS are the cells of all of them, one after the other: whoever asks much at a time pays
+// once for being asked. Answers one text, or one for each plan.
+//
+// The usual case is on its own: one sliding window, one unit, nothing to forget. It makes no function and no table,
+// which would cost more than all else it does. Whatever is not usual is asked as any other plan is.
+constexpr std::string_view kEachText = R"lua(
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
-local t = call('TIME')
-local now = t[1] * 1000000 + t[2]
-if #A == 21 then
-  local _, shape, most, W = unpack('<BI4dd', A)
-  local h = redis.pcall('GETRANGE', key, '0', '135')
-  if #h == 136 then
-    local flags, s, size, dies, oldest, seen = unpack('<BI4I3ddd', h)
-    local free = string.find(h, '\0\0\0\0\0\0', 47, true) or 137
-    if flags == 5 and s == shape and free > 47 then
-      local newest = oldest + (unpack('<I6', h, free - 6) - oldest) % 140737488355328
-      local at = now
-      if newest > at then at = newest end
-      if seen > at then at = seen end
-      if oldest + W > at then
-        local used = size + (free - 47) / 6
-        if used == most then return pack('<Bddddd', 6, now, at, used, newest, oldest) end
-        if used < most and at + W <= dies then
-          local entry = pack('<I6', at % 140737488355328 + 140737488355328)
-          if free < 101 then
-            local k = (free - 47) / 3
-            call('SETRANGE', key, string.sub('465258647076828894', k + 1, k + 2), entry)
-            return pack('<Bddd', 5, now, at, used)
-          elseif free < 137 then
-            local k = (free - 101) / 2
-            call('SETRANGE', key, string.sub('100106112118124130', k + 1, k + 3), entry)
-            return pack('<Bddd', 5, now, at, used)
-          end
-          local head, cap = unpack('<I3I3', h, 41)
-          if head == 0 and size + 15 <= cap then
-            call('SETRANGE', key, 136 + 6 * size, string.sub(h, 47, 136))
-            call('SETRANGE', key, '0', pack('<BI4I3ddddI3I3', 5, s, size + 15, dies, oldest, at, at, 0, cap) .. entry
-              .. string.rep('\0', 84))
-            return pack('<Bddd', 5, now, at, used)
+local clock = call('TIME')
+local answers, base = nil, 0
+clock = clock[1] * 1000000 + clock[2]
+for each = 1, #ARGV do
+  local A, now, answer = ARGV[each], clock, nil
+  if #A == 21 then
+    local key = KEYS[base + 1]
+    local _, shape, most, W = unpack('<BI4dd', A)
+    local h = redis.pcall('GETRANGE', key, '0', '135')
+    if #h == 136 then
+      local flags, s, size, dies, oldest, seen = unpack('<BI4I3ddd', h)
+      local free = string.find(h, '\0\0\0\0\0\0', 47, true) or 137
+      if flags == 5 and s == shape and free > 47 then
+        local newest = oldest + (unpack('<I6', h, free - 6) - oldest) % 140737488355328
+        local at = now
+        if newest > at then at = newest end
+        if seen > at then at = seen end
+        if oldest + W > at then
+          local used = size + (free - 47) / 6
+          if used == most then
+            answer = pack('<Bddddd', 6, now, at, used, newest, oldest)
+          elseif used < most and at + W <= dies then
+            local entry = pack('<I6', at % 140737488355328 + 140737488355328)
+            if free < 101 then
+              local k = (free - 47) / 3
+              call('SETRANGE', key, string.sub('465258647076828894', k + 1, k + 2), entry)
+              answer = pack('<Bddd', 5, now, at, used)
+            elseif free < 137 then
+              local k = (free - 101) / 2
+              call('SETRANGE', key, string.sub('100106112118124130', k + 1, k + 3), entry)
+              answer = pack('<Bddd', 5, now, at, used)
+            else
+              local head, cap = unpack('<I3I3', h, 41)
+              if head == 0 and size + 15 <= cap then
+                call('SETRANGE', key, 136 + 6 * size, string.sub(h, 47, 136))
+                call('SETRANGE', key, '0', pack('<BI4I3ddddI3I3', 5, s, size + 15, dies, oldest, at, at, 0, cap)
+                  .. entry .. string.rep('\0', 84))
+                answer = pack('<Bddd', 5, now, at, used)
+              end
+            end
           end
         end
       end
+    elseif h == '' then
+      local dies = now + 2 * W + 1000000
+      local entry = pack('<I6', now % 140737488355328 + 140737488355328)
+      call('SET', key, pack('<BI4I3ddddI3I3', 5, shape, 0, dies, now, now, now, 0, 0) .. entry .. string.rep('\0', 84),
+        'PX', string.format('%.0f', (dies - now) / 1000))
+      answer = pack('<Bddd', 5, now, now, 0)
     end
-  elseif h == '' then
-    local dies = now + 2 * W + 1000000
-    call('SET', key, pack('<BI4I3ddddI3I3I6', 5, shape, 0, dies, now, now, now, 0, 0,
-      now % 140737488355328 + 140737488355328) .. string.rep('\0', 84), 'PX', string.format('%.0f', (dies - now) / 1000))
-    return pack('<Bddd', 5, now, now, 0)
+    if not answer then A = pack('<BddddB', 1, 0, 0, 0, 0, 1) .. pack('<BI4I4Bdddd', 5, shape, 0, 0, 0, 1, most, W) end
   end
-  A = pack('<Bdddd', 1, 0, 0, 0, 0) .. pack('<BI4I4Bdddd', 5, shape, 0, 0, 0, 1, most, W)
+  answer = answer or (function()
+)lua";
+
+constexpr std::string_view kEndText = R"lua(
+  end)()
+  if #ARGV == 1 then return answer end
+  if #A == 21 then base = base + 1 else base = base + string.byte(A, 34) end
+  answers = answers or {}
+  answers[each] = answer
 end
+return answers
 )lua";
 
 // All of a plan, judged and charged.
 constexpr std::string_view kPlanText = R"lua(
-local n, effect, patience, wait, pos = #KEYS, op, unpack('<dd', A, 18)
+local effect, patience, wait, n, pos = op, unpack('<ddB', A, 18)
 local fits, turn, out, acts, far = true, 0, {}, {}, nil
 
 -- Writes a small cell that is idle from `idle` on. Its key outlives it well, so that few writes have to say for how long.
@@ -73,7 +93,7 @@ local function put(key, dies, idle, format, kind, shape, a, b, c)
 end
 
 for i = 1, n do
-  local key, kind, w, act, soft, mine = KEYS[i], byte(A, pos), 0, nil, nil, nil
+  local key, kind, w, act, soft, mine = KEYS[base + i], byte(A, pos), 0, nil, nil, nil
   local shape, also, s
   if kind == 5 then
     -- A sliding window: see open_log for how it lies in its string.
@@ -375,7 +395,7 @@ return pack('<Bdd', 0, now, wait) .. table.concat(out)
 }  // namespace
 
 const Script& plan_script() {
-  static const std::string text = join_text({kFastText, kTermsText, kLogText, kPlanText});
+  static const std::string text = join_text({kEachText, kTermsText, kLogText, kPlanText, kEndText});
   static const Script script = make_script(text);
   return script;
 }

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <chrono>
-#include <memory>
 #include <vector>
 
 #include "store/redis/cell_codec.h"
@@ -41,15 +40,14 @@ Error torn_answer() {
   return {ErrorCode::kCorrupt, "redis: the script gave an answer that is none of ours: is another program using it?"};
 }
 
-void put_command(const Script& script, std::span<const std::string_view> keys, std::string_view blob,
-                 std::string& wire) {
+void put_command(const Script& script, std::span<const std::string> keys, std::string_view blob, std::string& wire) {
   const std::string count = std::to_string(keys.size());
   std::array<std::string_view, kMaxCharges + 4> words;
   std::size_t size = 0;
   words[size++] = "EVALSHA";
   words[size++] = script.sha1;
   words[size++] = count;
-  for (const std::string_view key : keys) words[size++] = key;
+  for (const std::string& key : keys) words[size++] = key;
   words[size++] = blob;
   append_words({words.data(), size}, wire);
 }
@@ -110,15 +108,17 @@ class RedisStore::Call {
     }
     std::string blob;
     append_blob(blob);
-    std::array<std::string_view, kMaxCharges> keys;
-    for (std::size_t i = 0; i < keys_.size(); ++i) keys[i] = keys_[i];
+    sent_at_ = wall_now();
+    auto heard = [this](const Result<Reply>& reply) { on_reply(reply); };
+    if (!store_.options_.cluster && &script() == &plan_script()) {
+      return store_.queue_.ask({keys_, std::move(blob), std::move(heard)});
+    }
     Command command;
     command.wire.reserve(96 + 64 * keys_.size() + blob.size());
-    put_command(script(), {keys.data(), keys_.size()}, blob, command.wire);
+    put_command(script(), keys_, blob, command.wire);
     command.slot = store_.options_.cluster ? slot_of(keys_[0]) : kAnySlot;
     command.script = &script();
-    sent_at_ = wall_now();
-    store_.caller_.call(std::move(command), [this](const Result<Reply>& reply) { on_reply(reply); });
+    store_.caller_.call(std::move(command), std::move(heard));
   }
 
   void on_reply(const Result<Reply>& reply) {
@@ -234,7 +234,7 @@ class RedisStore::PlanCall final : public Call {
       each.another = calendar.period_at(each.period.end);
     }
     if (planned().size() == 1 && has_short_form(terms, planned()[0])) return append_short(planned()[0], blob);
-    append_terms(terms, blob);
+    append_terms(terms, planned().size(), blob);
     for (const Planned& each : planned()) append_planned(each, blob);
   }
 
@@ -327,7 +327,8 @@ class RedisStore::TellCall final : public Call {
   RemoteStore::Told done_;
 };
 
-RedisStore::RedisStore(Caller& caller, Options options) : caller_(caller), options_(std::move(options)) {}
+RedisStore::RedisStore(Caller& caller, Options options)
+    : caller_(caller), options_(std::move(options)), queue_(caller) {}
 
 std::string RedisStore::key_of(const base::Hash128& key) const {
   std::string name;

@@ -10,6 +10,7 @@
 
 #include "store/redis/command.h"
 #include "store/redis/plan_codec.h"
+#include "store/redis/plan_queue.h"
 #include "store/remote_store.h"
 
 namespace headgate::store::redis {
@@ -63,6 +64,7 @@ class RedisStore final : public RemoteStore {
 
   Caller& caller_;
   const Options options_;
+  PlanQueue queue_;  // not in a cluster: a script reaches the cells of one slot only
   std::atomic<Nanos> clock_offset_{Nanos{0}};
   std::atomic<bool> any_foreign_{false};
   mutable std::mutex foreign_mutex_;

@@ -219,6 +219,77 @@ TEST(RedisStore, WidensAWindowWhenAChargeIsOfSeveralUnits) {
   }
 }
 
+// Keeps what it is told until it is let go, as a server far away does.
+class SlowCaller final : public store::redis::Caller {
+ public:
+  explicit SlowCaller(store::redis::Caller& caller) : caller_(caller) {}
+  void call(store::redis::Command command, Done done) override {
+    held.emplace_back(std::move(command), std::move(done));
+  }
+  void let_go() {
+    auto [command, done] = std::move(held.front());
+    held.pop_front();
+    caller_.call(std::move(command), std::move(done));
+  }
+  std::deque<std::pair<store::redis::Command, Done>> held;
+
+ private:
+  store::redis::Caller& caller_;
+};
+
+TEST(RedisStore, GathersWhatIsAskedWhileOthersAreOnTheirWay) {
+  RedisCells redis;
+  SlowCaller slow(redis.caller);
+  store::redis::RedisStore far(slow, {});
+  std::deque<LiveLimit> limits;
+  for (const Strategy strategy : kAll) limits.emplace_back(core::compile(limit_of(strategy, {100, 100s})));
+  constexpr std::size_t kPlans = 40;
+  std::vector<std::array<Charge, 2>> plans(kPlans);
+  std::vector<std::array<core::Outcome, 2>> outcomes(kPlans);
+  std::vector<int> answers(kPlans);
+  for (std::size_t i = 0; i < kPlans; ++i) {
+    const LiveLimit& first = limits[i % limits.size()];
+    plans[i] = {charge_of(first, 1, to_string(first.strategy())), charge_of(limits[2], 1, "all")};
+    // Every third is a plan of one, and so of the short form.
+    const std::span<const Charge> plan = std::span(plans[i]).subspan(i % 3 == 0 ? 1 : 0);
+    far.apply(plan, {Nanos{0}, Nanos{0}, Effect::kCharge, Nanos{0}, i + 1}, outcomes[i],
+              [&answers, i](const auto& answer) {
+                EXPECT_EQ(must(answer).applied.wait, Nanos{0});
+                ++answers[i];
+              });
+  }
+  EXPECT_EQ(slow.held.size(), store::redis::PlanQueue::kMaxInFlight);
+  int calls = 0;
+  for (; !slow.held.empty(); ++calls) slow.let_go();
+  // Four alone, and then sixteen at a time.
+  EXPECT_EQ(calls, 4 + 3);
+  for (std::size_t i = 0; i < kPlans; ++i) {
+    EXPECT_EQ(answers[i], 1) << i;
+    EXPECT_EQ(outcomes[i][i % 3 == 0 ? 0 : 1].remaining, 100 - 1 - static_cast<Units>(i)) << i;
+  }
+}
+
+TEST(RedisStore, FailsWhatWaitedForACallThatFailed) {
+  class Nobody final : public store::redis::Caller {
+   public:
+    void call(store::redis::Command, Done done) override { held.push_back(std::move(done)); }
+    std::deque<Done> held;
+  } nobody;
+  store::redis::RedisStore far(nobody, {});
+  LiveLimit live(core::compile(token_bucket(10, 1)));
+  const Charge what = charge_of(live);
+  core::Outcome outcome;
+  int failed = 0;
+  for (int i = 0; i < 30; ++i) {
+    far.apply({&what, 1}, {}, {&outcome, 1}, [&](const auto& answer) { failed += answer ? 0 : 1; });
+  }
+  ASSERT_EQ(nobody.held.size(), 4U);
+  nobody.held[0](Error{ErrorCode::kIo, "no answer in time", true});
+  EXPECT_EQ(failed, 27);  // itself, and all that had waited for it
+  for (int i = 1; i < 4; ++i) nobody.held[static_cast<std::size_t>(i)](Error{ErrorCode::kIo, "no answer", true});
+  EXPECT_EQ(failed, 30);
+}
+
 TEST(RedisStore, KnowsHowFarTheClockOfRedisIsFromOurs) {
   RedisCells redis;
   LiveLimit live(core::compile(token_bucket(10, 1)));

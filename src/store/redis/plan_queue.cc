@@ -1,0 +1,81 @@
+#include "store/redis/plan_queue.h"
+
+#include <memory>
+#include <utility>
+
+#include "store/redis/plan_script.h"
+
+namespace headgate::store::redis {
+
+void PlanQueue::ask(Plan plan) {
+  bool full = false;
+  {
+    const std::lock_guard guard(mutex_);
+    if (in_flight_ == kMaxInFlight) {
+      full = queued_.size() == kMaxQueued;
+      if (!full) {
+        queued_.push_back(std::move(plan));
+        return;
+      }
+    } else {
+      ++in_flight_;
+    }
+  }
+  if (full) {
+    plan.done(Error{ErrorCode::kIo,
+                    "redis: " + std::to_string(kMaxQueued) + " checks wait for it already, which is as many as may",
+                    true});
+    return;
+  }
+  Plans plans;
+  plans.push_back(std::move(plan));
+  send(std::move(plans));
+}
+
+void PlanQueue::send(Plans plans) {
+  const Script& script = plan_script();
+  std::size_t keys = 0;
+  for (const Plan& plan : plans) keys += plan.keys.size();
+  const std::string count = std::to_string(keys);
+  std::vector<std::string_view> words;
+  words.reserve(3 + keys + plans.size());
+  words.insert(words.end(), {"EVALSHA", script.sha1, count});
+  for (const Plan& plan : plans) words.insert(words.end(), plan.keys.begin(), plan.keys.end());
+  for (const Plan& plan : plans) words.emplace_back(plan.blob);
+  Command command;
+  append_words(words, command.wire);
+  command.script = &script;
+  auto sent = std::make_shared<Plans>(std::move(plans));
+  caller_.call(std::move(command), [this, sent](const Result<Reply>& reply) { answered(*sent, reply); });
+}
+
+void PlanQueue::answered(Plans& plans, const Result<Reply>& reply) {
+  // The next go before anybody hears of these: Redis should not wait for that.
+  Plans next;
+  std::deque<Plan> failed;
+  {
+    const std::lock_guard guard(mutex_);
+    if (!reply) queued_.swap(failed);
+    while (!queued_.empty() && next.size() < kMaxTogether) {
+      next.push_back(std::move(queued_.front()));
+      queued_.pop_front();
+    }
+    if (next.empty()) --in_flight_;
+  }
+  if (!next.empty()) send(std::move(next));
+
+  if (plans.size() == 1 || !reply) {
+    for (const Plan& plan : plans) plan.done(reply);
+    for (const Plan& plan : failed) plan.done(reply);
+    return;
+  }
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (reply->size() == plans.size()) {
+      plans[i].done((*reply)[i]);
+    } else {
+      plans[i].done(Error{ErrorCode::kCorrupt, "redis: the script answered another number of plans than it was asked"});
+    }
+  }
+}
+
+}  // namespace headgate::store::redis
