@@ -90,25 +90,42 @@ bool take_text(const Call& call, const Json& body, std::string_view field, std::
 
 }  // namespace
 
-std::vector<std::string> restore_settings(Service& service) {
-  std::vector<std::string> problems;
-  for (const state::Setting& setting : service.database->settings("override")) {
+Result<void> apply_setting(Service& service, const state::Setting& setting) {
+  engine::Engine& engine = *service.engine;
+  if (setting.section == "override") {
+    if (!setting.value) {
+      (void)engine.clear_override(setting.key);
+      return {};
+    }
+    const auto tiers = tiers_of_json(*setting.value);
+    if (!tiers) return Error{ErrorCode::kCorrupt, fmt::format("override of \"{}\" cannot be read", setting.key)};
     engine::Override override;
     override.agent = setting.key;
-    const auto tiers = tiers_of_json(setting.value.value_or(""));
-    if (tiers) override.tiers = *tiers;
-    const Result<void> set =
-        tiers ? service.engine->set_override(override) : Result<void>(Error{ErrorCode::kCorrupt, "it cannot be read"});
-    if (!set) problems.push_back(fmt::format("override of \"{}\": {}", setting.key, set.error().message));
+    override.tiers = *tiers;
+    const Result<void> set = engine.set_override(override);
+    if (set) return {};
+    return Error{set.error().code, fmt::format("override of \"{}\": {}", setting.key, set.error().message)};
   }
-  std::vector<std::string> exempt;
-  for (const state::Setting& setting : service.database->settings("exempt")) exempt.push_back(setting.key);
-  if (!exempt.empty()) service.engine->set_exempt(exempt);
-  for (const state::Setting& setting : service.database->settings("emergency")) {
-    if (const auto state = emergency_of_setting(setting.value.value_or(""))) {
-      service.engine->restore_emergency(*state);
+  if (setting.section == "exempt") {
+    if (setting.value) {
+      engine.add_exempt(setting.key);
     } else {
-      problems.emplace_back("the emergency throttle's state cannot be read; it is off");
+      (void)engine.remove_exempt(setting.key);
+    }
+  }
+  if (setting.section == "emergency") {
+    const auto state = setting.value ? emergency_of_setting(*setting.value) : control::Emergency{};
+    if (!state) return Error{ErrorCode::kCorrupt, "the emergency throttle's state cannot be read"};
+    engine.restore_emergency(*state);
+  }
+  return {};
+}
+
+std::vector<std::string> restore_settings(Service& service) {
+  std::vector<std::string> problems;
+  for (const char* section : {"override", "exempt", "emergency"}) {
+    for (const state::Setting& setting : service.database->settings(section)) {
+      if (const Result<void> set = apply_setting(service, setting); !set) problems.push_back(set.error().message);
     }
   }
   return problems;
@@ -159,6 +176,7 @@ void put_load(Call& call) {
   const std::lock_guard guard(call.context.settings_mutex);
   const engine::Engine::Load before = call.service().engine->load_state();
   call.service().engine->report_load(load->get<double>());
+  if (call.service().load_reported) call.service().load_reported(load->get<double>());
   note_load(call, before);
 }
 
@@ -166,6 +184,7 @@ void delete_load(Call& call) {
   const std::lock_guard guard(call.context.settings_mutex);
   const engine::Engine::Load before = call.service().engine->load_state();
   call.service().engine->clear_load_report();
+  if (call.service().load_reported) call.service().load_reported(std::nullopt);
   note_load(call, before);
 }
 

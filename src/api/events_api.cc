@@ -22,8 +22,9 @@ constexpr std::string_view kEventHead =
     "\r\n";
 
 bool worth_an_alert(std::string_view kind) noexcept {
-  constexpr std::array<std::string_view, 5> kKinds{"escalation", "sustained_abuse", "emergency", "store_trouble",
-                                                   "overrun"};
+  constexpr std::array<std::string_view, 9> kKinds{"escalation",    "sustained_abuse", "emergency",
+                                                   "overrun",       "store_down",      "store_up",
+                                                   "store_problem", "clock_skew",      "control_conflict"};
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
 

@@ -46,5 +46,7 @@ class HttpApi : public net::HttpHandler {
 // Puts what operators have set before a restart back in force: overrides, the exempt list, the emergency throttle. On
 // start, after Policies::start(). Tells what it could not read, and leaves that out.
 [[nodiscard]] std::vector<std::string> restore_settings(Service& service);
+// Puts one of these in force, or takes it back where it has no value. Any other section: nothing happens.
+[[nodiscard]] Result<void> apply_setting(Service& service, const state::Setting& setting);
 
 }  // namespace headgate::api

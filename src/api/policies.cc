@@ -13,7 +13,6 @@ namespace {
 
 using policy::Problem;
 
-constexpr std::string_view kPolicySection = "policy";
 constexpr std::string_view kPolicyKey = "layers";
 constexpr std::string_view kBeforeJson = "{\"policies\":[";
 constexpr std::string_view kBeforeYaml = "policies:\n  -\n";
@@ -210,21 +209,19 @@ Policies::Changed Policies::apply_locked(Layers next, const Change& change) {
 
 std::vector<state::Setting> Policies::settings_locked(const Layers& next) const {
   state::Setting setting;
-  setting.section = kPolicySection;
+  setting.section = kSection;
   setting.key = kPolicyKey;
   const bool nothing = next.from_files && next.policies.empty() && next.deleted.empty() && !next.tiers;
   if (!nothing) setting.value = layers_json(next, false);
   return {std::move(setting)};
 }
 
-Policies::Changed Policies::start() {
-  const std::lock_guard guard(mutex_);
+Policies::Changed Policies::with_files_locked(const std::optional<std::string>& kept, const Change& change) {
   Layers next;
-  for (const state::Setting& setting : service_.database->settings(kPolicySection)) {
-    if (setting.key != kPolicyKey || !setting.value) continue;
-    Result<Layers> kept = layers_of(*setting.value);
-    if (!kept) return failed(kept.error());
-    next = *std::move(kept);
+  if (kept) {
+    Result<Layers> read = layers_of(*kept);
+    if (!read) return failed(read.error());
+    next = *std::move(read);
   }
   if (next.from_files) {
     policy::Gathered gathered = policy::gather(paths_);
@@ -235,7 +232,22 @@ Policies::Changed Policies::start() {
     }
     next.texts = std::move(gathered.texts);
   }
-  return apply_locked(std::move(next), {"files", "policies.start", "", "", "", "files", "on start"});
+  return apply_locked(std::move(next), change);
+}
+
+Policies::Changed Policies::start() {
+  const std::lock_guard guard(mutex_);
+  std::optional<std::string> kept;
+  for (const state::Setting& setting : service_.database->settings(kSection)) {
+    if (setting.key == kPolicyKey) kept = setting.value;
+  }
+  return with_files_locked(kept, {"files", "policies.start", "", "", "", "files", "on start"});
+}
+
+Policies::Changed Policies::adopt(const std::optional<std::string>& layers, const std::string& who) {
+  const std::lock_guard guard(mutex_);
+  return with_files_locked(layers,
+                           {who, "policies.adopt", "", "", layers.value_or(""), "node", "as another node has it"});
 }
 
 Policies::Changed Policies::reload(const std::string& who) {

@@ -59,6 +59,9 @@ class Policies {
   [[nodiscard]] Changed revert(const std::string& who);
   // nullopt: back to what the document says.
   [[nodiscard]] Changed set_tiers(const std::optional<TierLimits>& limits, const std::string& who);
+  // What another node has put: the value of the setting that keeps it, without the files. nullopt: nothing.
+  [[nodiscard]] Changed adopt(const std::optional<std::string>& layers, const std::string& who);
+  static constexpr std::string_view kSection = "policy";  // of that setting
   [[nodiscard]] Changed rollback(std::int64_t version, const std::string& who);
 
   // Reads a document as replace() would, and changes nothing.
@@ -101,6 +104,8 @@ class Policies {
 
   // All under mutex_.
   [[nodiscard]] Changed apply_locked(Layers next, const Change& change);
+  // What a setting kept, over the files as they are now.
+  [[nodiscard]] Changed with_files_locked(const std::optional<std::string>& kept, const Change& change);
   [[nodiscard]] std::vector<state::Setting> settings_locked(const Layers& next) const;
 
   Service& service_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "api/access.h"
@@ -22,6 +23,8 @@ struct Service {
   Clock* clock = nullptr;
   // Something waits in the engine, or may go on: have it polled now.
   std::function<void()> wake;
+  // A load was reported here, or taken back: other nodes are to hear of it. None: there are no others.
+  std::function<void(std::optional<double>)> load_reported{};
 };
 
 // The one way in for a check: asks the engine, counts, and measures now and then. REQUIRES: `decision` is new.

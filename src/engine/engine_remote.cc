@@ -38,7 +38,11 @@ Result<RemoteStore::Answer> ask_and_wait(RemoteStore& store, std::span<const sto
 
 Engine::Answered Engine::apply_far(Plan& plan, CheckDecision& decision) {
   const std::span<core::Outcome> outcomes{decision.outcomes.data(), decision.outcomes.size()};
-  if (!plan.holds && remote_->try_now(plan.all(), plan.ask, outcomes)) return {.by = AnsweredBy::kRemote};
+  if (!plan.holds) {
+    if (const auto applied = remote_->try_now(plan.all(), plan.ask, outcomes)) {
+      return {.applied = *applied, .by = AnsweredBy::kRemote};
+    }
+  }
   const Result<RemoteStore::Answer> answer = ask_and_wait(*remote_, plan.all(), plan.ask, outcomes);
   if (!answer) return stand_in(plan, decision);
   return {answer->applied, answer->at, AnsweredBy::kRemote};
@@ -87,10 +91,11 @@ std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision
   if (!prepare(now, check, Asker::kMayWait, plan, decision)) return 0;
   Answered answered;
   const std::span<core::Outcome> outcomes{decision.outcomes.data(), decision.outcomes.size()};
+  std::optional<store::Applied> now_known;
   if (remote_ == nullptr) {
     answered = {store_.apply(plan.all(), plan.ask, outcomes)};
-  } else if (!plan.holds && remote_->try_now(plan.all(), plan.ask, outcomes)) {
-    answered.by = AnsweredBy::kRemote;
+  } else if (!plan.holds && (now_known = remote_->try_now(plan.all(), plan.ask, outcomes))) {
+    answered = {.applied = *now_known, .by = AnsweredBy::kRemote};
   } else {
     auto flight = std::make_unique<Flight>();
     flight->check = OwnedCheck(check);

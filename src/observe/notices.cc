@@ -49,7 +49,7 @@ bool is_everyday(std::string_view kind) noexcept {
 
 std::vector<std::string> notice_kinds() {
   // The server's own; whoever tells another adds it here, so that webhooks can be asked for it.
-  std::vector<std::string> kinds{"store_trouble", "database_trouble"};
+  std::vector<std::string> kinds{"store_down", "store_up", "store_problem", "clock_skew", "control_conflict"};
   for (int kind = 0; kind <= static_cast<int>(engine::Event::Kind::kReload); ++kind) {
     kinds.emplace_back(engine::to_string(static_cast<engine::Event::Kind>(kind)));
   }

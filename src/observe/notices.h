@@ -18,13 +18,13 @@ namespace headgate::observe {
 // An engine::Event that owns its text, or one of the server's own.
 struct Notice {
   std::uint64_t id = 0;  // counts up
-  std::string kind;      // "violation", "escalation", "emergency", "store_trouble", ...
+  std::string kind{};    // "violation", "escalation", "emergency", "store_down", ...
   Nanos time{0};         // wall clock
-  std::string agent;
-  std::string operation;
-  std::string policy_id;
-  std::string to;
-  std::string text;
+  std::string agent{};
+  std::string operation{};
+  std::string policy_id{};
+  std::string to{};
+  std::string text{};
   double value = 0;
 };
 // One JSON object, as webhooks and /api/events send it; its time in epoch milliseconds, without the texts that are

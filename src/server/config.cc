@@ -49,6 +49,7 @@ class Reader {
 
   void check_listeners();
   void check_tls();
+  void check_store();
   void check_exists(const std::string& path, const std::string& file);
   void check_webhook();
 
@@ -174,9 +175,6 @@ void Reader::read_entry(const policy::Entry& entry, const std::string& section) 
 
 void Reader::unknown(const policy::Entry& entry, const std::string& section) {
   const std::string path = section.empty() ? entry.key : section + "." + entry.key;
-  if (const std::string_view why = why_not(path); !why.empty()) {
-    return problem(fmt::format("{}: {} is not a key of this build: {}", place(entry.line, entry.column), path, why));
-  }
   problem(fmt::format("{}: unknown key \"{}\"{}", place(entry.line, entry.column), base::shortened(path, 64),
                       base::did_you_mean(entry.key, names_in(section))));
 }
@@ -275,9 +273,33 @@ void Reader::check_webhook() {
   }
 }
 
+void Reader::check_store() {
+  const StoreConfig& store = config_.store;
+  if (store.kind == StoreKind::kRedis && store.url.empty()) {
+    problem_with("store.kind", "redis needs store.url: redis://host:6379");
+  }
+  if (store.kind != StoreKind::kRedis && !store.url.empty()) {
+    problem_with("store.url", "goes with store.kind: redis, which is not set");
+  }
+  check_exists("store.ca", store.ca);
+  const auto is_name = [](std::string_view text, std::string_view also) {
+    return text.size() <= 64 && std::all_of(text.begin(), text.end(), [&](char c) {
+             return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                    also.find(c) != std::string_view::npos;
+           });
+  };
+  if (!is_name(store.node, "._-")) {
+    problem_with("store.node", "must be at most 64 letters, digits, dots, dashes or underscores");
+  }
+  if (store.prefix.empty() || !is_name(store.prefix, "._-:/")) {
+    problem_with("store.prefix", "must be 1 to 64 letters, digits, or any of . _ - : /");
+  }
+}
+
 void Reader::check_whole() {
   check_listeners();
   check_tls();
+  check_store();
   for (const std::string& path : config_.policies) check_exists("policies", path);
   if (config_.data.empty()) problem_with("data", "must name a folder");
   check_webhook();

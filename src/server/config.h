@@ -17,6 +17,20 @@
 
 namespace headgate::server {
 
+enum class StoreKind : std::uint8_t { kMemory, kRedis };
+
+// Where cells are, if other servers share them.
+struct StoreConfig {
+  StoreKind kind = StoreKind::kMemory;
+  std::string url;  // of Redis; may hold a password
+  std::string ca;   // PEM; empty: the system's authorities
+  std::string prefix = "headgate:";
+  std::string node;  // empty: made up on start
+  Nanos deadline{std::chrono::milliseconds{20}};
+  int local_percent = 0;    // of each limit, while Redis is away; 0: shared evenly among the nodes known
+  int leased_percent = 10;  // of a limit, that may be out in leases over all nodes
+};
+
 struct Config {
   std::string listen_http = "127.0.0.1:7070";  // "off": none
   std::string listen_resp = "127.0.0.1:7379";
@@ -29,6 +43,7 @@ struct Config {
   net::TlsFiles tls;
   std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"
   state::Durability durability = state::Durability::kAsync;
+  StoreConfig store;
   std::size_t max_cells = 10'000'000;
   AtCap at_cap = AtCap::kRefuseNew;
   Nanos snapshot_every{std::chrono::minutes{1}};  // 0: only on shutdown

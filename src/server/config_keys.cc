@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "engine/check_json.h"
 #include "policy/number.h"
+#include "store/redis/url.h"
 
 namespace headgate::server {
 namespace {
@@ -174,18 +175,22 @@ ConfigKey choice_key(std::string path, std::string doc, std::vector<Named<Choice
   return key;
 }
 
-// Only what this build has; what others have is refused by its name.
-ConfigKey store_kind_key() {
-  ConfigKey key;
-  key.path = "store.kind";
-  key.doc = "Where cells are kept: memory.";
-  key.set = [](Config&, const Value& value) -> std::string {
+ConfigKey store_url_key() {
+  ConfigKey key = text_key(
+      "store.url",
+      "With redis: redis://user:password@host:6379/0, rediss:// for TLS, redis+sentinel://host:port,host:port/master\n"
+      "or redis+cluster://host:port,host:port. Better given as a variable if it holds a password.",
+      [](auto& config) -> auto& { return config.store.url; });
+  const auto set_text = key.set;
+  key.set = [set_text](Config& config, const Value& value) -> std::string {
     const std::string* text = text_of(value);
-    if (text != nullptr && *text == "memory") return "";
-    if (text != nullptr && *text == "redis") return "redis is not in this build; memory is";
-    return must_be("memory", value);
+    if (text == nullptr || !is_fine(*text)) return "must be the URL of a Redis";  // its password is not for messages
+    if (!text->empty()) {
+      if (const auto url = store::redis::parse_url(*text); !url) return url.error().message;
+    }
+    return set_text(config, value);
   };
-  key.get = [](const Config&) { return "memory"; };
+  key.is_secret = true;
   return key;
 }
 
@@ -257,7 +262,26 @@ std::vector<ConfigKey> make_keys() {
                "token is required and none is given. Empty: clients need no certificate.",
                HEADGATE_MEMBER(tls.client_ca)));
 
-  add(store_kind_key());
+  add(choice_key<StoreKind>(
+      "store.kind", "Where cells are kept: memory, in this process; redis, shared by all servers that name the same.",
+      {{"memory", StoreKind::kMemory}, {"redis", StoreKind::kRedis}}, HEADGATE_MEMBER(store.kind)));
+  add(store_url_key());
+  add(text_key("store.ca", "With rediss://: certificates of the authorities to believe, in PEM. Empty: the system's.",
+               HEADGATE_MEMBER(store.ca)));
+  add(text_key("store.prefix", "With redis: what all keys begin with; servers with another prefix share nothing.",
+               HEADGATE_MEMBER(store.prefix)));
+  add(duration_key("store.deadline", "With redis: how long a check waits for it at most.", {1ms, 10s},
+                   HEADGATE_MEMBER(store.deadline)));
+  add(text_key("store.node", "With redis: what this server is called by the others. Empty: a name is made up.",
+               HEADGATE_MEMBER(store.node)));
+  add(whole_key("store.local_percent",
+                "With redis: what part of each limit this server admits alone while Redis is away, for policies that\n"
+                "say on_store_failure: local. 0: an even share among the servers known.",
+                {0, 100}, HEADGATE_MEMBER(store.local_percent)));
+  add(whole_key("store.leased_percent",
+                "With redis: what part of a limit may be out in leases, over all servers, for policies that say\n"
+                "consistency: leased. It is also by how much those may be exceeded.",
+                {1, 100}, HEADGATE_MEMBER(store.leased_percent)));
   add(whole_key("store.max_cells", "How many cells there may be.", {1, 1'000'000'000}, HEADGATE_MEMBER(max_cells)));
   add(choice_key<AtCap>(
       "store.at_cap", "When there are as many: refuse_new denies keys not seen before, evict_oldest forgets others.",
@@ -322,7 +346,7 @@ constexpr std::array<SectionDoc, 8> kSections{{
      "Addresses to listen on: host:port (port 0 picks one), [::1]:port, unix:/path, or off for not at all.\n"
      "Any that other machines can reach needs auth: required."},
     {"tls", "TLS, on every listener."},
-    {"store", "Cells: what has been used of each limit by each key."},
+    {"store", "Cells: what has been used of each limit by each key. max_cells and at_cap are for those in memory."},
     {"snapshot", "Cells on disk, so that a restart forgets nothing."},
     {"load", "What limits may follow."},
     {"log", "The log, on standard error."},
@@ -356,13 +380,6 @@ std::span<const ConfigKey> config_keys() {
 std::string_view section_doc(std::string_view section) noexcept {
   for (const SectionDoc& each : kSections) {
     if (each.name == section) return each.doc;
-  }
-  return {};
-}
-
-std::string_view why_not(std::string_view path) noexcept {
-  if (path == "store.url" || path == "store.prefix" || path == "store.deadline") {
-    return "it belongs to store.kind: redis, which is not in this build";
   }
   return {};
 }

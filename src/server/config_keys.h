@@ -40,7 +40,4 @@ struct ConfigKey {
 // What a section is about; empty: it has no name of its own.
 [[nodiscard]] std::string_view section_doc(std::string_view section) noexcept;
 
-// Why a key that others have is none here; empty: it is simply not known.
-[[nodiscard]] std::string_view why_not(std::string_view path) noexcept;
-
 }  // namespace headgate::server

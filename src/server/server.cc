@@ -24,6 +24,8 @@
 #include "net/resp.h"
 #include "observe/traffic.h"
 #include "server/keeper.h"
+#include "server/shared_store.h"
+#include "server/spread.h"
 
 namespace headgate::server {
 
@@ -78,6 +80,7 @@ class Running final : public Server {
   explicit Running(const Config& config) : config_(config) {}
   ~Running() override {
     stop();
+    leave_others();
     // Those who listen look at the engine and the database, which go before the notices do.
     if (notices_ != nullptr) notices_->flush();
   }
@@ -95,6 +98,12 @@ class Running final : public Server {
 
     notices_ = std::make_unique<observe::Notices>();
     engine::EngineOptions options;
+    if (config_.store.kind == StoreKind::kRedis) {
+      Result<std::uint64_t> seed = open_shared();
+      if (!seed) return std::move(seed).error();
+      options.remote = shared_.get();
+      options.seed = *seed;
+    }
     options.max_cells = config_.max_cells;
     options.at_cap = config_.at_cap;
     options.sink = notices_.get();
@@ -123,10 +132,11 @@ class Running final : public Server {
     if (const api::Policies::Changed changed = policies_->start(); !changed.ok()) {
       return Error{ErrorCode::kInvalidArgument, changed.text()};
     }
-    restore_cells();
+    if (shared_ == nullptr) restore_cells();
     for (const std::string& problem : api::restore_settings(service_)) {
       log(LogLevel::kError, "a setting could not be restored", {{"problem", problem}});
     }
+    if (shared_ != nullptr) join_others();
     return listen(inherited, wall);
   }
 
@@ -170,10 +180,58 @@ class Running final : public Server {
     io_->stop(config_.drain_within);
     keeper_.reset();
     snapshots_.reset();  // writes the last one
+    leave_others();
     log(LogLevel::kInfo, "stopped");
   }
 
  private:
+  // The seed of all hashes, as every server of this store has it; kept, so that Redis may be away at a later start.
+  [[nodiscard]] Result<std::uint64_t> open_shared() {
+    Result<std::unique_ptr<SharedStore>> shared = SharedStore::open(config_.store, *notices_, SystemClock::shared());
+    if (!shared) return std::move(shared).error();
+    shared_ = *std::move(shared);
+    std::uint64_t kept = 0;
+    for (const state::Setting& setting : database_->settings("store")) {
+      if (setting.key == "seed" && setting.value) kept = std::strtoull(setting.value->c_str(), nullptr, 10);
+    }
+    constexpr Nanos kPatience = std::chrono::seconds{5};
+    constexpr Nanos kLessPatience = std::chrono::seconds{1};
+    Result<std::uint64_t> seed = shared_->seed(kept == 0 ? kPatience : kLessPatience);
+    if (!seed && kept != 0) {
+      log(LogLevel::kWarn, "Redis is away; serving without it until it is back", {{"problem", seed.error().message}});
+      return kept;
+    }
+    if (!seed || *seed == kept) return seed;
+    const state::Setting setting{"store", "seed", std::to_string(*seed)};
+    state::AuditEntry entry;
+    entry.time = SystemClock::shared().wall(SystemClock::shared().now());
+    entry.who = "server";
+    entry.action = "store.join";
+    entry.target = config_.store.prefix;
+    if (Result<void> saved = database_->change({&setting, 1}, entry); !saved) return std::move(saved).error();
+    return seed;
+  }
+
+  void join_others() {
+    spread_ = std::make_unique<Spread>(shared_->caller(), service_, *policies_,
+                                       SpreadOptions{.prefix = config_.store.prefix, .node = shared_->node()});
+    service_.load_reported = [this](std::optional<double> load) { spread_->load_reported(load); };
+    spread_->start();
+    shared_->start([this] {
+      if (shared_->is_up() && engine_->arrears() > 0) engine_->make_up();
+      const double share = config_.store.local_percent > 0 ? config_.store.local_percent / 100.0
+                                                           : 1.0 / static_cast<double>(spread_->nodes());
+      if (share != local_share_) engine_->set_local_share(local_share_ = share);
+    });
+  }
+
+  void leave_others() {
+    if (shared_ == nullptr) return;
+    shared_->end_ticks();  // which look at who else is there
+    spread_.reset();
+    shared_->stop();
+  }
+
   [[nodiscard]] std::string snapshot_path() const { return config_.data + "/cells.snapshot"; }
 
   void restore_cells() {
@@ -238,6 +296,7 @@ class Running final : public Server {
     for (const net::Listener& listener : listeners) options.listeners.push_back(listener.name);
     options.io_counts = [this](std::string_view name) { return io_->counts(name); };
     options.started = wall;
+    if (shared_ != nullptr) options.ready = [this] { return shared_->ready(); };
     options.max_cells = config_.max_cells;
     agents_ = std::make_shared<api::AgentRegistry>();
     options.websocket = api::make_websocket_upgrade(service_, agents_);
@@ -261,7 +320,10 @@ class Running final : public Server {
     if (!opened) return std::move(opened).error();
     io_ = std::move(*opened);
     keeper_->start();
-    snapshots_ = std::make_unique<Repeating>(config_.snapshot_every, [this] { save_cells(); });
+    // Shared cells are not this server's to keep.
+    if (shared_ == nullptr) {
+      snapshots_ = std::make_unique<Repeating>(config_.snapshot_every, [this] { save_cells(); });
+    }
     io_->start();
     watch_files();
     return {};
@@ -284,6 +346,7 @@ class Running final : public Server {
   std::unique_ptr<state::Database> database_;
   observe::Traffic traffic_;
   std::unique_ptr<observe::Notices> notices_;
+  std::unique_ptr<SharedStore> shared_;  // nullptr: cells are in this process
   std::unique_ptr<engine::Engine> engine_;
   Clock* clock_ = nullptr;
   std::unique_ptr<api::Access> access_;
@@ -296,6 +359,8 @@ class Running final : public Server {
   std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<Repeating> snapshots_;
   std::unique_ptr<control::ReloadThread> watch_;
+  std::unique_ptr<Spread> spread_;
+  double local_share_ = 1;  // of the shared store's thread
   bool stopped_ = false;
 };
 

@@ -90,6 +90,7 @@ class SqliteDatabase final : public Database {
   std::optional<Token> identify(std::string_view secret, Nanos now) const override;
   std::vector<Token> tokens() const override;
   Result<bool> revoke_token(const std::string& id, const std::string& by, Nanos now) override;
+  void listen(Listener listener) override;
   Result<void> change(std::span<const Setting> settings, const AuditEntry& entry) override;
   std::vector<Setting> settings(std::string_view section) const override;
   std::vector<AuditEntry> audit(const AuditQuery& query) const override;
@@ -135,6 +136,7 @@ class SqliteDatabase final : public Database {
 
   const std::string path_;
   const DatabaseBounds bounds_;
+  Listener listener_;         // under mutex_
   mutable std::mutex mutex_;  // guards all below but table_, which only publishing needs it for
   mutable SQLite::Database file_;
   mutable std::optional<Error> trouble_;  // why the last write failed, if it did
@@ -326,6 +328,12 @@ void SqliteDatabase::remember(std::span<const Setting> settings) {
       section.erase(setting.key);
     }
   }
+  if (listener_ && !settings.empty()) listener_(settings);
+}
+
+void SqliteDatabase::listen(Listener listener) {
+  const std::lock_guard guard(mutex_);
+  listener_ = std::move(listener);
 }
 
 Result<void> SqliteDatabase::change(std::span<const Setting> settings, const AuditEntry& entry) {

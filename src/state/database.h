@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -99,6 +100,11 @@ class Database {
   [[nodiscard]] virtual std::vector<Token> tokens() const = 0;
   // False: there is none of that id.
   [[nodiscard]] virtual Result<bool> revoke_token(const std::string& id, const std::string& by, Nanos now) = 0;
+
+  // Hears of every setting that is changed from now on, after it is on disk, from the thread that changed it. It
+  // must not call the database.
+  using Listener = std::function<void(std::span<const Setting>)>;
+  virtual void listen(Listener listener) = 0;
 
   // All of these settings and the entry, or none.
   [[nodiscard]] virtual Result<void> change(std::span<const Setting> settings, const AuditEntry& entry) = 0;

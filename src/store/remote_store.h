@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "headgate/result.h"
@@ -31,8 +32,12 @@ class RemoteStore {
   // What its clock says, as far as is known here.
   [[nodiscard]] virtual Nanos now_approx() const noexcept = 0;
 
-  // Answers at once where nobody needs to be asked. False: nothing was done.
-  virtual bool try_now(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) = 0;
+  // Answers at once where nobody needs to be asked. nullopt: nothing was done.
+  virtual std::optional<Applied> try_now(std::span<const Charge> charges, const Ask& ask,
+                                         std::span<core::Outcome> outcomes) {
+    (void)charges, (void)ask, (void)outcomes;
+    return std::nullopt;
+  }
 
   // As in a memory store, but `charged_at` is by the store's clock: Answer::at and what was waited for. The charge and
   // its limit must live until the call returns. `told` may be empty.

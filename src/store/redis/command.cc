@@ -1,6 +1,7 @@
 #include "store/redis/command.h"
 
 #include <hiredis/hiredis.h>
+#include <openssl/evp.h>
 
 #include <array>
 #include <charconv>
@@ -29,7 +30,36 @@ void append_count(char mark, std::size_t count, std::string& wire) {
   wire += "\r\n";
 }
 
+void append_base64url(const base::Hash128& key, std::string& out) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  for (int digit = 0; digit < 22; ++digit) {
+    const int from = 128 - 6 * (digit + 1);  // the last digit has two bits and four zeros
+    std::uint64_t bits = 0;
+    if (from >= 64) {
+      bits = key.high >> (from - 64);
+    } else if (from >= 0) {
+      bits = key.low >> from | (from > 0 ? key.high << (64 - from) : 0);
+    } else {
+      bits = key.low << -from;
+    }
+    out += kDigits[bits & 63];
+  }
+}
+
 }  // namespace
+
+Script make_script(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned length = 0;
+  EVP_Digest(text.data(), text.size(), digest.data(), &length, EVP_sha1(), nullptr);
+  constexpr std::string_view kHex = "0123456789abcdef";
+  Script script{text, {}};
+  for (unsigned i = 0; i < length; ++i) {
+    script.sha1 += kHex[digest[i] >> 4];
+    script.sha1 += kHex[digest[i] & 15];
+  }
+  return script;
+}
 
 void append_words(std::span<const std::string_view> words, std::string& wire) {
   append_count('*', words.size(), wire);
@@ -50,6 +80,16 @@ std::uint16_t slot_of(std::string_view key) noexcept {
     crc = static_cast<std::uint16_t>((crc << 8) ^ kCrc16[((crc >> 8) ^ static_cast<unsigned char>(c)) & 0xFF]);
   }
   return crc % 16384;
+}
+
+std::string cell_key(std::string_view prefix, const base::Hash128& cell) {
+  std::string key;
+  key.reserve(prefix.size() + 26);
+  key += prefix;
+  key += "c:{";
+  append_base64url(cell, key);
+  key += '}';
+  return key;
 }
 
 bool Reply::is_nil() const noexcept { return reply_->type == REDIS_REPLY_NIL; }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/hash.h"
 #include "headgate/result.h"
 
 struct redisReply;
@@ -18,6 +19,9 @@ struct Script {
   std::string_view text;
   std::string sha1;  // lower-case hex
 };
+
+// REQUIRES: `text` lives as long as the script.
+[[nodiscard]] Script make_script(std::string_view text);
 
 // Cluster slots are 0 to 16383.
 inline constexpr std::uint16_t kAnySlot = 0xFFFF;  // any server that takes writes will do
@@ -32,6 +36,9 @@ struct Command {
 void append_words(std::span<const std::string_view> words, std::string& wire);
 // Of a key, by what stands between its first braces, if anything does.
 [[nodiscard]] std::uint16_t slot_of(std::string_view key) noexcept;
+
+// The name of a cell: a readable prefix, and the hash in base64 as that which decides the slot.
+[[nodiscard]] std::string cell_key(std::string_view prefix, const base::Hash128& cell);
 
 // A reply as it lies in the reader's memory: valid while the callback runs that it was given to.
 class Reply {

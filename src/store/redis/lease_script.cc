@@ -1,7 +1,6 @@
 #include "store/redis/lease_script.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <array>
 
@@ -64,46 +63,17 @@ end
 return {held, out}
 )";
 
-std::string sha1_of(std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr);
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) fmt::format_to(std::back_inserter(hex), "{:02x}", digest[i]);
-  return hex;
-}
-
-// The cell's own key and a suffix, so that both lie in one slot.
-std::string record_key(std::string_view prefix, const base::Hash128& cell) {
-  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  std::array<unsigned char, 18> bytes{};  // 16 and two of nothing, so that they come out even
-  for (std::size_t i = 0; i < 8; ++i) {
-    bytes[i] = static_cast<unsigned char>(cell.high >> (56 - 8 * i));
-    bytes[8 + i] = static_cast<unsigned char>(cell.low >> (56 - 8 * i));
-  }
-  std::string key(prefix);
-  key += "c:{";
-  const std::size_t start = key.size();
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const unsigned group =
-        static_cast<unsigned>(bytes[i]) << 16 | static_cast<unsigned>(bytes[i + 1]) << 8 | bytes[i + 2];
-    for (int shift = 18; shift >= 0; shift -= 6) key += kDigits[group >> shift & 63];
-  }
-  key.resize(start + 22);
-  key += "}:l";
-  return key;
-}
-
 }  // namespace
 
 const Script& lease_script() {
-  static const Script kScript{kText, sha1_of(kText)};
+  static const Script kScript = make_script(kText);
   return kScript;
 }
 
 Command hold_command(std::string_view prefix, std::string_view node, const Hold& hold) {
   const Script& script = lease_script();
-  const std::string key = record_key(prefix, hold.cell);
+  // The cell's own key and a suffix, so that both lie in one slot.
+  const std::string key = cell_key(prefix, hold.cell) + ":l";
   const fmt::format_int number(hold.number);
   const fmt::format_int left(hold.left);
   const fmt::format_int want(hold.want);

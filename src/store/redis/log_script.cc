@@ -1,7 +1,3 @@
-#include <openssl/sha.h>
-
-#include <array>
-
 #include "store/redis/script_text.h"
 
 namespace headgate::store::redis {
@@ -193,18 +189,6 @@ std::string join_text(std::initializer_list<std::string_view> parts) {
   std::string text;
   for (const std::string_view part : parts) text += part;
   return text;
-}
-
-Script make_script(std::string_view text) {
-  std::array<unsigned char, SHA_DIGEST_LENGTH> digest;
-  SHA1(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
-  std::string hex;
-  for (const unsigned char byte : digest) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 15];
-  }
-  return {text, std::move(hex)};
 }
 
 }  // namespace headgate::store::redis

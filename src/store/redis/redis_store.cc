@@ -20,22 +20,6 @@ Nanos wall_now() noexcept {
   return std::chrono::duration_cast<Nanos>(std::chrono::system_clock::now().time_since_epoch());
 }
 
-void append_base64url(const base::Hash128& key, std::string& out) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  for (int digit = 0; digit < 22; ++digit) {
-    const int from = 128 - 6 * (digit + 1);  // the last digit has two bits and four zeros
-    std::uint64_t bits = 0;
-    if (from >= 64) {
-      bits = key.high >> (from - 64);
-    } else if (from >= 0) {
-      bits = key.low >> from | (from > 0 ? key.high << (64 - from) : 0);
-    } else {
-      bits = key.low << -from;
-    }
-    out += kDigits[bits & 63];
-  }
-}
-
 Error torn_answer() {
   return {ErrorCode::kCorrupt, "redis: the script gave an answer that is none of ours: is another program using it?"};
 }
@@ -330,15 +314,7 @@ class RedisStore::TellCall final : public Call {
 RedisStore::RedisStore(Caller& caller, Options options)
     : caller_(caller), options_(std::move(options)), queue_(caller) {}
 
-std::string RedisStore::key_of(const base::Hash128& key) const {
-  std::string name;
-  name.reserve(options_.prefix.size() + 26);
-  name += options_.prefix;
-  name += "c:{";
-  append_base64url(key, name);
-  name += '}';
-  return name;
-}
+std::string RedisStore::key_of(const base::Hash128& key) const { return cell_key(options_.prefix, key); }
 
 void RedisStore::apply(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes, Done done) {
   apply_at(Nanos{0}, charges, ask, outcomes, std::move(done));

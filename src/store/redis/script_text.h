@@ -22,7 +22,5 @@ extern const std::string_view kTermsText;
 extern const std::string_view kLogText;
 
 [[nodiscard]] std::string join_text(std::initializer_list<std::string_view> parts);
-// REQUIRES: `text` lives as long as the script.
-[[nodiscard]] Script make_script(std::string_view text);
 
 }  // namespace headgate::store::redis

@@ -76,7 +76,7 @@ TEST(NoticesThread, OwnsTheTextOfEventsAndNumbersThem) {
                       .text = text,
                       .value = 10});
   }
-  notices.tell(notice_of("store_trouble"));
+  notices.tell(notice_of("store_down"));
   notices.flush();
   const auto heard = listener->heard();
   ASSERT_EQ(heard.size(), 2U);
@@ -90,7 +90,7 @@ TEST(NoticesThread, OwnsTheTextOfEventsAndNumbersThem) {
   EXPECT_EQ(heard[0].text, "ten violations");
   EXPECT_EQ(heard[0].value, 10);
   EXPECT_EQ(heard[1].id, 2U);
-  EXPECT_EQ(heard[1].kind, "store_trouble");
+  EXPECT_EQ(heard[1].kind, "store_down");
   EXPECT_EQ(notices.told(), 2U);
 }
 

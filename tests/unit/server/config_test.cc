@@ -155,11 +155,28 @@ TEST_F(ConfigTest, UnknownKeysAreRefusedWithTheirPlaceAndWhatWasMeant) {
 }
 
 TEST_F(ConfigTest, WhatThisBuildDoesNotHaveIsRefusedByName) {
-  EXPECT_EQ(wrong("store: {kind: redis}\n"), "F:1:15: store.kind: redis is not in this build; memory is");
   EXPECT_EQ(wrong("database: postgres://user:secret@host/db\n"),
             "F:1:11: database: postgres is not in this build; sqlite is");
-  EXPECT_THAT(wrong("store: {url: x}\n"),
-              HasSubstr("store.url is not a key of this build: it belongs to store.kind: redis"));
+}
+
+TEST_F(ConfigTest, ASharedStoreNeedsAUrlAndAUrlASharedStore) {
+  EXPECT_EQ(wrong("store: {kind: redis}\n"), "F:1:15: store.kind: redis needs store.url: redis://host:6379");
+  EXPECT_EQ(wrong("store: {url: \"redis://h\"}\n"), "F:1:14: store.url: goes with store.kind: redis, which is not set");
+  const Config config = read(file("store: {kind: redis, url: \"redis://:pw@h:1/2\", deadline: 5ms, node: n-1}\n"));
+  EXPECT_EQ(config.store.kind, StoreKind::kRedis);
+  EXPECT_EQ(config.store.deadline, 5ms);
+  EXPECT_EQ(config.store.node, "n-1");
+  EXPECT_EQ(print_config(config).find("pw"), std::string::npos);
+}
+
+TEST_F(ConfigTest, TheSharedStoresNamesAreChecked) {
+  const std::string url = "store: {kind: redis, url: \"redis://h\", ";
+  EXPECT_THAT(wrong(url + "node: \"a b\"}\n"), HasSubstr("store.node: must be at most 64 letters"));
+  EXPECT_THAT(wrong(url + "prefix: \"{x}\"}\n"), HasSubstr("store.prefix: must be 1 to 64 letters"));
+  EXPECT_THAT(wrong(url + "ca: /nowhere/ca}\n"), HasSubstr("store.ca: there is no file /nowhere/ca"));
+  const std::string bad = wrong("store: {kind: redis, url: \"redis://u:s3cret@:x\"}\n");
+  EXPECT_THAT(bad, HasSubstr("store.url: "));
+  EXPECT_EQ(bad.find("s3cret"), std::string::npos);
 }
 
 TEST_F(ConfigTest, SaysWhatMustHoldAndWhatCame) {
@@ -257,6 +274,12 @@ Config unusual(const test::TempFolder& folder) {
   config.tls = {file, file, file};
   config.database = "sqlite:/x.db";
   config.durability = state::Durability::kSync;
+  config.store.ca = file;
+  config.store.prefix = "p:";
+  config.store.node = "n";
+  config.store.deadline = 1s;
+  config.store.local_percent = 30;
+  config.store.leased_percent = 5;
   config.max_cells = 12;
   config.at_cap = AtCap::kEvictOldest;
   config.snapshot_every = 0s;

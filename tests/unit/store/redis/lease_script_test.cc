@@ -8,6 +8,7 @@
 
 #include "support/lease_redis.h"
 #include "support/lease_records.h"
+#include "support/plain_caller.h"
 #include "support/redis_server.h"
 
 namespace headgate::store::redis {

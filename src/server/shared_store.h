@@ -1,0 +1,75 @@
+// Cells that several servers share, in Redis: the client, the store over it and the leases over that, as one.
+//
+// What becomes of it is told: whether Redis answers, what is wrong with it, and how far its clock is from ours. Safe
+// for concurrent use.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "observe/notices.h"
+#include "server/config.h"
+#include "server/keeper.h"
+#include "store/redis/client.h"
+#include "store/redis/leased_store.h"
+#include "store/redis/redis_store.h"
+
+namespace headgate::server {
+
+class SharedStore final : public store::RemoteStore, private store::redis::Observer {
+ public:
+  // Connects, and returns without waiting for that. `notices` and `clock` outlive it.
+  [[nodiscard]] static Result<std::unique_ptr<SharedStore>> open(const StoreConfig& config, observe::Notices& notices,
+                                                                 const Clock& clock);
+  ~SharedStore() override;
+
+  // What every server's hashes begin with: the first to come makes it up. Waits until Redis answers, at most so long.
+  [[nodiscard]] Result<std::uint64_t> seed(Nanos at_most);
+  // Keeps leases going and calls `tick` besides, from a thread of its own, until end_ticks().
+  void start(std::function<void()> tick);
+  void end_ticks() { ticking_.reset(); }
+  // Gives leased units back and answers what is under way with an Error. Nothing may be asked afterwards.
+  void stop();
+
+  void apply(std::span<const store::Charge> charges, const store::Ask& ask, std::span<core::Outcome> outcomes,
+             Done done) override;
+  std::optional<store::Applied> try_now(std::span<const store::Charge> charges, const store::Ask& ask,
+                                        std::span<core::Outcome> outcomes) override;
+  void refund(const store::Charge& charge, Nanos charged_at, Told told) override;
+  void release(const store::Charge& charge, LeaseId lease, Told told) override;
+  void renew(const store::Charge& charge, LeaseId lease, Told told) override;
+  [[nodiscard]] Nanos now_approx() const noexcept override { return store_->now_approx(); }
+
+  [[nodiscard]] store::redis::Caller& caller() noexcept { return *client_; }
+  [[nodiscard]] const std::string& node() const noexcept { return node_; }
+  [[nodiscard]] bool is_up() const noexcept { return client_->state() == store::redis::State::kUp; }
+  // An Error: it is not, and why.
+  [[nodiscard]] Result<void> ready() const;
+  [[nodiscard]] store::redis::LeasedStore::Totals leases() const noexcept { return leases_->totals(); }
+  [[nodiscard]] Nanos clock_offset() const noexcept { return store_->clock_offset(); }
+
+ private:
+  SharedStore(const StoreConfig& config, observe::Notices& notices, const Clock& clock);
+
+  void on_down(const std::string& why) override;
+  void on_up(Nanos after) override;
+  void on_problem(std::string_view kind, const std::string& text) override;
+  void on_clock(Nanos offset) override;
+  void tell(std::string kind, std::string text, double value);
+
+  const StoreConfig config_;
+  const std::string node_;
+  observe::Notices& notices_;
+  const Clock& clock_;
+  const store::redis::LeaseSettings lease_settings_;
+  std::atomic<bool> skewed_{false};
+  std::unique_ptr<store::redis::Client> client_;
+  std::unique_ptr<store::redis::RedisStore> store_;
+  std::unique_ptr<store::redis::LeasedStore> leases_;
+  std::unique_ptr<Repeating> ticking_;
+};
+
+}  // namespace headgate::server

@@ -1,0 +1,332 @@
+#include "server/spread.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <semaphore>
+#include <utility>
+
+#include "api/http_api.h"
+#include "observe/log.h"
+#include "server/spread_scripts.h"
+
+namespace headgate::server {
+namespace {
+
+using observe::log;
+using observe::LogLevel;
+using store::redis::Command;
+using store::redis::Reply;
+
+constexpr std::string_view kLoadField = "load/reported";
+// A reported load says nothing about a minute later.
+constexpr Nanos kLoadHolds = std::chrono::seconds{30};
+constexpr std::array<const char*, 4> kSections{"override", "exempt", "emergency", "policy"};
+
+std::string field_name(const state::Setting& setting) { return setting.section + '/' + setting.key; }
+
+bool is_spread(std::string_view section) {
+  for (const char* each : kSections) {
+    if (section == each) return true;
+  }
+  return false;
+}
+
+struct LoadReport {
+  double load = 0;
+  Nanos at{0};  // wall clock
+};
+std::string text_of(const LoadReport& report) { return fmt::format("{} {}", report.load, report.at.count()); }
+// At the epoch: it cannot be read.
+LoadReport load_of(std::string_view text) {
+  LoadReport report;
+  std::int64_t at = 0;
+  const char* end = text.data() + text.size();
+  const auto load = std::from_chars(text.data(), end, report.load);
+  if (load.ec != std::errc{} || load.ptr == end || std::from_chars(load.ptr + 1, end, at).ec != std::errc{}) return {};
+  report.at = Nanos{at};
+  return report;
+}
+
+state::Setting setting_of(std::string_view name, const std::optional<std::string>& value) {
+  const std::size_t slash = name.find('/');
+  return {std::string(name.substr(0, slash)), std::string(name.substr(slash + 1)), value};
+}
+
+// Says it and waits: for no longer than the client's deadline. `read` sees the answer while it lasts.
+bool ask(store::redis::Caller& redis, Command command, const std::function<bool(const Reply&)>& read) {
+  std::binary_semaphore answered{0};
+  bool good = false;
+  redis.call(std::move(command), [&](const Result<Reply>& reply) {
+    good = reply && read(*reply);
+    answered.release();
+  });
+  answered.acquire();
+  return good;
+}
+
+Command script_call(const store::redis::Script& script, std::span<const std::string_view> keys,
+                    std::span<const std::string> arguments) {
+  std::vector<std::string_view> words{"EVALSHA", script.sha1};
+  const std::string count = std::to_string(keys.size());
+  words.emplace_back(count);
+  words.insert(words.end(), keys.begin(), keys.end());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  Command command;
+  store::redis::append_words(words, command.wire);
+  command.slot = store::redis::slot_of(keys[0]);
+  command.script = &script;
+  return command;
+}
+
+}  // namespace
+
+Spread::Spread(store::redis::Caller& redis, api::Service& service, api::Policies& policies, SpreadOptions options)
+    : redis_(redis),
+      service_(service),
+      policies_(policies),
+      options_(std::move(options)),
+      fields_key_(options_.prefix + "{control}:fields"),
+      version_key_(options_.prefix + "{control}:version"),
+      nodes_key_(options_.prefix + "{control}:nodes") {
+  service_.database->listen([this](std::span<const state::Setting> settings) { changed(settings); });
+}
+
+Spread::~Spread() {
+  service_.database->listen({});
+  {
+    const std::lock_guard guard(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Spread::start() {
+  (void)step();  // so that a node that joins others answers as they do from its first check on
+  thread_ = std::thread([this] { run(); });
+}
+
+void Spread::run() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    wake_.wait_for(lock, options_.every, [&] { return ending_ || !unsent_.empty(); });
+    if (ending_) break;
+    lock.unlock();
+    const bool answered = step();
+    lock.lock();
+    // What could not be sent waits for the next turn, not for the next change.
+    if (!answered) wake_.wait_for(lock, options_.every, [&] { return ending_; });
+  }
+}
+
+std::size_t Spread::unsent() const {
+  const std::lock_guard guard(mutex_);
+  return unsent_.size();
+}
+
+void Spread::changed(std::span<const state::Setting> settings) {
+  const std::lock_guard guard(mutex_);
+  for (const state::Setting& setting : settings) {
+    if (!is_spread(setting.section)) continue;
+    const std::string name = field_name(setting);
+    const auto last = last_.find(name);
+    // What came from Redis goes on disk here as well: it is not news.
+    if (last == last_.end() ? !setting.value && !unsent_.contains(name) : last->second == setting.value) continue;
+    unsent_[name] = setting.value;
+  }
+  if (!unsent_.empty()) wake_.notify_all();
+}
+
+void Spread::load_reported(std::optional<double> load) {
+  const std::lock_guard guard(mutex_);
+  Value value;
+  if (load) value = text_of({*load, wall()});
+  unsent_[std::string(kLoadField)] = std::move(value);
+  wake_.notify_all();
+}
+
+// What this node had before it met the others, and they have not.
+void Spread::hand_on_own() {
+  for (const char* section : kSections) {
+    for (const state::Setting& setting : service_.database->settings(section)) {
+      const std::lock_guard guard(mutex_);
+      const std::string name = field_name(setting);
+      if (!last_.contains(name)) unsent_.emplace(name, setting.value);
+    }
+  }
+}
+
+bool Spread::step() {
+  std::int64_t version = 0;
+  if (!beat(version)) return false;
+  if (version != newest_ && !fetch()) return false;
+  if (!std::exchange(handed_on_, true)) hand_on_own();
+  return send();
+}
+
+bool Spread::beat(std::int64_t& version) {
+  const std::array<std::string_view, 2> keys{version_key_, nodes_key_};
+  const std::array<std::string, 2> arguments{options_.node, std::to_string(options_.gone_after.count() / 1000)};
+  std::int64_t nodes = 0;
+  const bool good = ask(redis_, script_call(beat_script(), keys, arguments), [&](const Reply& reply) {
+    if (reply.size() != 2 || !reply[0].is_integer() || !reply[1].is_integer()) return false;
+    version = reply[0].integer();
+    nodes = reply[1].integer();
+    return true;
+  });
+  if (!good) return false;
+  const auto heard = static_cast<std::size_t>(std::max<std::int64_t>(nodes, 1));
+  nodes_.store(heard, std::memory_order_relaxed);
+  return true;
+}
+
+bool Spread::fetch() {
+  std::map<std::string, Field> fields;
+  std::int64_t newest = 0;
+  Command command;
+  const std::array<std::string_view, 2> words{"HGETALL", fields_key_};
+  store::redis::append_words(words, command.wire);
+  command.slot = store::redis::slot_of(fields_key_);
+  const bool good = ask(redis_, std::move(command), [&](const Reply& reply) {
+    if (!reply.is_array()) return false;
+    for (std::size_t i = 0; i + 1 < reply.size(); i += 2) {
+      // "<version> <node> =<value>", or "-" in place of a value.
+      const std::string_view text = reply[i + 1].text();
+      Field field;
+      const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), field.version);
+      const std::size_t node = static_cast<std::size_t>(end - text.data()) + 1;
+      const std::size_t mark = failed == std::errc{} ? text.find(' ', node) : std::string_view::npos;
+      if (mark == std::string_view::npos || mark + 1 >= text.size()) continue;
+      field.node = text.substr(node, mark - node);
+      if (text[mark + 1] == '=') field.value = text.substr(mark + 2);
+      newest = std::max(newest, field.version);
+      fields.emplace(reply[i].text(), std::move(field));
+    }
+    return true;
+  });
+  if (!good) return false;
+  // A Redis that was emptied counts from the start: what this node has is handed on again.
+  if (newest < newest_) {
+    log(LogLevel::kWarn, "Redis has forgotten what operators had set; this node hands its own on again");
+    seen_.clear();
+    handed_on_ = false;
+    const std::lock_guard guard(mutex_);
+    last_.clear();
+  }
+  for (const auto& [name, field] : fields) {
+    if (field.version > seen_[name]) apply(name, field);
+  }
+  newest_ = newest;
+  return true;
+}
+
+void Spread::apply(const std::string& name, const Field& field) {
+  seen_[name] = field.version;
+  {
+    const std::lock_guard guard(mutex_);
+    // What was changed here meanwhile has lost: the other change reached Redis first.
+    const auto mine = unsent_.find(name);
+    if (mine != unsent_.end() && field.node != options_.node) {
+      if (mine->second != field.value) conflict(name, mine->second, field);
+      unsent_.erase(mine);
+    }
+    last_[name] = field.value;
+  }
+  if (field.node == options_.node) return;
+  const std::string who = "node " + field.node;
+  if (name == kLoadField) {
+    if (!field.value) {
+      service_.engine->clear_load_report();
+    } else if (const auto [load, at] = load_of(*field.value); wall() - at < kLoadHolds) {
+      service_.engine->report_load(load);
+    }
+    return;
+  }
+  const state::Setting setting = setting_of(name, field.value);
+  if (!is_spread(setting.section)) return;  // of a newer version, perhaps
+  Result<void> done;
+  if (setting.section == api::Policies::kSection) {
+    if (const api::Policies::Changed adopted = policies_.adopt(field.value, who); !adopted.ok()) {
+      done = Error{ErrorCode::kInvalidArgument, adopted.text()};
+    }
+  } else {
+    state::AuditEntry entry;
+    entry.time = wall();
+    entry.who = who;
+    entry.action = setting.section + (field.value ? ".set" : ".clear");
+    entry.target = setting.key;
+    entry.after = field.value.value_or("");
+    done = service_.database->change({&setting, 1}, entry);
+    if (done) done = api::apply_setting(service_, setting);
+    if (done && setting.section == "emergency") {
+      const control::Emergency state = service_.engine->emergency();
+      service_.notices->tell({.kind = "emergency",
+                              .time = wall(),
+                              .agent = state.by,
+                              .text = state.active ? state.reason : "turned off",
+                              .value = state.active ? 1.0 : 0.0});
+    }
+  }
+  if (!done) {
+    log(LogLevel::kError, "what another node has set could not be taken over",
+        {{"node", field.node}, {"setting", name}, {"problem", done.error().message}});
+  }
+}
+
+void Spread::conflict(const std::string& name, const Value& lost, const Field& kept) {
+  const std::string text =
+      fmt::format("{} was changed here and on node {} at the same time; that node's change is kept", name, kept.node);
+  log(LogLevel::kWarn, "conflicting changes", {{"setting", name}, {"kept_from", kept.node}});
+  service_.notices->tell({.kind = "control_conflict",
+                          .time = wall(),
+                          .text = fmt::format("{}: kept {}, lost {}", text, kept.value.value_or("(removed)"),
+                                              lost.value_or("(removed)"))});
+}
+
+bool Spread::send() {
+  std::vector<std::pair<std::string, Value>> sending;
+  {
+    const std::lock_guard guard(mutex_);
+    constexpr std::size_t kAtOnce = 500;
+    for (const auto& change : unsent_) {
+      if (sending.size() >= kAtOnce) break;
+      sending.push_back(change);
+    }
+  }
+  if (sending.empty()) return true;
+  std::vector<std::string> arguments{options_.node};
+  for (const auto& [name, value] : sending) {
+    arguments.push_back(name);
+    arguments.push_back(std::to_string(seen_[name]));
+    arguments.push_back(value ? "=" + *value : std::string("-"));
+  }
+  const std::array<std::string_view, 2> keys{fields_key_, version_key_};
+  // For each: the version it was written under, or 0 where a newer one was there.
+  std::vector<std::int64_t> written;
+  const bool good = ask(redis_, script_call(put_script(), keys, arguments), [&](const Reply& reply) {
+    if (reply.size() != sending.size()) return false;
+    for (std::size_t i = 0; i < reply.size(); ++i) written.push_back(reply[i].is_integer() ? reply[i].integer() : 0);
+    return true;
+  });
+  if (!good) return false;
+  bool refused = false;
+  {
+    const std::lock_guard guard(mutex_);
+    for (std::size_t i = 0; i < sending.size(); ++i) {
+      const auto& [name, value] = sending[i];
+      if (written[i] == 0) {
+        refused = true;
+        continue;  // fetch() finds the one that won
+      }
+      seen_[name] = written[i];
+      last_[name] = value;
+      const auto mine = unsent_.find(name);
+      if (mine != unsent_.end() && mine->second == value) unsent_.erase(mine);
+    }
+  }
+  return !refused || fetch();
+}
+
+}  // namespace headgate::server

@@ -1,0 +1,94 @@
+// What operators set on one node reaches all others through Redis: overrides, the exempt list, the emergency throttle,
+// policies put by API, and reported load.
+//
+// Each setting is a field of one hash, with the version it was written under; versions count up over all nodes. A node
+// looks at the newest version several times a second and reads on when it has grown, so a node that was cut off catches
+// up by the same way. Whoever writes says which version of the field it had seen: if there is a newer one the write is
+// refused, the newer value comes into force here too, and both are told (a notice and the audit log). So the first to
+// reach Redis wins, and nobody loses silently.
+//
+// One thread of its own; nothing here is on the path of a check.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "api/policies.h"
+#include "api/service.h"
+#include "store/redis/command.h"
+
+namespace headgate::server {
+
+struct SpreadOptions {
+  std::string prefix = "headgate:";
+  std::string node;  // unlike any other's
+  Nanos every{std::chrono::milliseconds{200}};
+  // A node that has said nothing for so long is not counted any more.
+  Nanos gone_after{std::chrono::seconds{5}};
+};
+
+class Spread {
+ public:
+  // All of these outlive it. Takes the place of whoever listened to the database's settings.
+  Spread(store::redis::Caller& redis, api::Service& service, api::Policies& policies, SpreadOptions options);
+  ~Spread();
+  Spread(const Spread&) = delete;
+  Spread& operator=(const Spread&) = delete;
+
+  // Fetches what others have set, hands on what only this node has, and keeps up from then on.
+  void start();
+  void load_reported(std::optional<double> load);
+  // That have been heard of lately, this one included; at least 1.
+  [[nodiscard]] std::size_t nodes() const noexcept { return nodes_.load(std::memory_order_relaxed); }
+  // Changes made here that Redis has not taken yet.
+  [[nodiscard]] std::size_t unsent() const;
+
+ private:
+  using Value = std::optional<std::string>;  // nullopt: it was removed
+  struct Field {
+    std::int64_t version = 0;
+    std::string node;
+    Value value;
+  };
+
+  void run();
+  void changed(std::span<const state::Setting> settings);
+  void hand_on_own();
+  // One look at Redis; false: it did not answer.
+  bool step();
+  bool send();
+  bool beat(std::int64_t& version);
+  bool fetch();
+  void apply(const std::string& name, const Field& field);
+  void conflict(const std::string& name, const Value& lost, const Field& kept);
+  [[nodiscard]] Nanos wall() const { return service_.clock->wall(service_.clock->now()); }
+
+  store::redis::Caller& redis_;
+  api::Service& service_;
+  api::Policies& policies_;
+  const SpreadOptions options_;
+  const std::string fields_key_;
+  const std::string version_key_;
+  const std::string nodes_key_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::map<std::string, Value> unsent_;  // guarded by mutex_, as all to the blank line
+  std::map<std::string, Value> last_;    // what is in force here, as far as it went through Redis
+  bool ending_ = false;
+
+  std::map<std::string, std::int64_t> seen_;  // versions of fields; the thread's own, as all below
+  std::int64_t newest_ = 0;
+  bool handed_on_ = false;
+  std::atomic<std::size_t> nodes_{1};
+  std::thread thread_;
+};
+
+}  // namespace headgate::server

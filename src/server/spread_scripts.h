@@ -1,0 +1,17 @@
+// What Spread has Redis do in one step.
+//
+// Internal to src/server.
+#pragma once
+
+#include "store/redis/command.h"
+
+namespace headgate::server {
+
+// KEYS: version, nodes. ARGV: this node, how many microseconds a silent node is counted. Gives the newest version and
+// how many nodes there are.
+[[nodiscard]] const store::redis::Script& beat_script();
+// KEYS: fields, version. ARGV: this node, then for each field its name, the version of it that was seen, and "=" with
+// its value or "-". Gives for each the version it was written under, or 0 where a newer one was there.
+[[nodiscard]] const store::redis::Script& put_script();
+
+}  // namespace headgate::server
