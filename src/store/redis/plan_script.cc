@@ -395,9 +395,9 @@ return pack('<Bdd', 0, now, wait) .. table.concat(out)
 }  // namespace
 
 const Script& plan_script() {
-  static const std::string text = join_text({kEachText, kTermsText, kLogText, kPlanText, kEndText});
-  static const Script script = make_script(text);
-  return script;
+  static const std::string kText = join_text({kEachText, kTermsText, kLogText, kPlanText, kEndText});
+  static const Script kScript = make_script(kText);
+  return kScript;
 }
 
 }  // namespace headgate::store::redis

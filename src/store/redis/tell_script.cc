@@ -109,15 +109,15 @@ return 1
 }  // namespace
 
 const Script& tell_script() {
-  static const std::string text = join_text({kTimeText, kTermsText, kLogText, kTellText});
-  static const Script script = make_script(text);
-  return script;
+  static const std::string kText = join_text({kTimeText, kTermsText, kLogText, kTellText});
+  static const Script kScript = make_script(kText);
+  return kScript;
 }
 
 const Script& replace_script() {
-  static const std::string text = std::string(kReplaceText);
-  static const Script script = make_script(text);
-  return script;
+  static const std::string kText = std::string(kReplaceText);
+  static const Script kScript = make_script(kText);
+  return kScript;
 }
 
 }  // namespace headgate::store::redis

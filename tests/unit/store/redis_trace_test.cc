@@ -192,6 +192,60 @@ TEST(RedisTrace, AnswersByItsOwnClockAsTheMemoryStoreDoesAtThatInstant) {
   }
 }
 
+TEST(RedisTrace, BelievesNoInstantBeforeTheLastOneThoughItsOwnClockShowsIt) {
+  store::LiveLimit live(core::compile(sliding_window(10, 60s)));
+  store::MemoryStore memory({.seed = 1});
+  RedisCells redis;
+  Charge charge;
+  charge.limit = &live;
+  charge.cost = 1;
+  core::Outcome here;
+  core::Outcome there;
+  Ask terms;
+  const Nanos ahead = must(redis.try_apply({&charge, 1}, {.effect = Effect::kNone}, {&there, 1})).at + 10s;
+  for (int step = 0; step < 12; ++step) {
+    // First by a clock that runs ahead, then by its own.
+    terms.now = terms.wall = step < 2 ? ahead + step * 1s : Nanos{0};
+    terms.now = terms.wall = must(redis.try_apply({&charge, 1}, terms, {&there, 1})).at;
+    memory.apply({&charge, 1}, terms, {&here, 1});
+    ASSERT_TRUE(same(there, here)) << step << "\nredis  " << describe(there) << "\nmemory " << describe(here);
+  }
+}
+
+// Where products of units and microseconds pass 2^100, one unit more or less still decides.
+TEST(RedisTrace, EstimatesHugeCountsToTheUnit) {
+  std::mt19937_64 random(11);
+  const auto pick = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  for (int round = 0; round < 200 && !::testing::Test::HasFailure(); ++round) {
+    const Units most = (Units{1} << 51) + pick(0, 1'000'000);
+    const Nanos window = std::chrono::microseconds{pick(200'000'000'000'000, 300'000'000'000'000)};
+    store::LiveLimit live(core::compile(must(Limit::sliding_window_counter({most, window}))));
+    store::MemoryStore memory({.seed = 1});
+    RedisCells redis;
+    const auto both = [&](Units cost, Nanos now, Effect effect) {
+      Charge charge;
+      charge.limit = &live;
+      charge.cost = cost;
+      core::Outcome here;
+      core::Outcome there;
+      memory.apply({&charge, 1}, {now, now, effect}, {&here, 1});
+      redis.apply({&charge, 1}, {now, now, effect}, {&there, 1});
+      EXPECT_TRUE(same(there, here)) << "redis  " << describe(there) << "\nmemory " << describe(here);
+      return here;
+    };
+    const Nanos start = 2 * window;
+    both(pick(most / 2, most), start, Effect::kCharge);
+    const Nanos now = start + window + std::chrono::microseconds{pick(1, window / 1us - 1)};
+    const Units room = both(0, now, Effect::kNone).remaining;
+    // One unit too many is not charged; the last one is.
+    EXPECT_FALSE(both(room + 1, now, Effect::kCharge).fits());
+    EXPECT_TRUE(both(room, now, Effect::kCharge).fits());
+    both(1, now, Effect::kCharge);
+  }
+}
+
 TEST(RedisTrace, ChargesAsTheMemoryStoreDoes) { run_traces(1000, 150, {}); }
 TEST(RedisTrace, ReservesAsTheMemoryStoreDoes) { run_traces(2000, 150, {.reserve = true}); }
 TEST(RedisTrace, KeepsWhatItHasSeenWhenTheClockGoesBack) { run_traces(3000, 150, {.clock_back = true}); }
