@@ -15,7 +15,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -26,8 +25,6 @@ namespace headgate::cli {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::string why(int error) { return std::generic_category().message(error); }
 
 // So that nobody has to wait for a report that says only "could not connect".
 Result<void> try_target(const LoadTarget& target) {

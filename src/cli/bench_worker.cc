@@ -22,9 +22,9 @@ constexpr std::size_t kMostReadBytes = 2 << 20;
 constexpr Nanos kRetryAfter = 100ms;
 constexpr Nanos kLongestWait = 100ms;  // so that a stop is seen
 
-std::string why(int error) { return std::generic_category().message(error); }
-
 }  // namespace
+
+std::string why(int error) { return std::generic_category().message(error); }
 
 Nanos bench_now() noexcept {
   timespec now{};

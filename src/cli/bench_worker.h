@@ -18,6 +18,8 @@ namespace headgate::cli {
 [[nodiscard]] Nanos bench_now() noexcept;
 // A socket that connects, or -1 and errno.
 [[nodiscard]] int open_socket(const LoadTarget& target);
+// What an errno means.
+[[nodiscard]] std::string why(int error);
 
 class BenchWorker {
  public:

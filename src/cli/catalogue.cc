@@ -23,8 +23,6 @@ std::string_view word_at(std::string_view text, std::size_t at) {
   return text.substr(at, std::min(text.find_first_of(" ],\n", at), text.size()) - at);
 }
 
-std::size_t indent_of(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()); }
-
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   std::istringstream in{std::string(text)};
@@ -91,6 +89,8 @@ std::vector<std::string> OptionInfo::choices() const {
   for (std::string one; std::getline(in, one, '|');) all.push_back(one);
   return all;
 }
+
+std::size_t indent_of(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()); }
 
 std::string summary_of(std::string_view help) {
   const std::string_view line = help.substr(0, help.find('\n'));

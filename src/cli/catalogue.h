@@ -35,6 +35,9 @@ struct CommandInfo {
 // "what is wrong with policies, and where".
 [[nodiscard]] std::string summary_of(std::string_view help);
 
+// By how many blanks.
+[[nodiscard]] std::size_t indent_of(std::string_view line);
+
 [[nodiscard]] CommandInfo describe(const std::string& path, const char* help, const CLI::App& app);
 
 [[nodiscard]] std::string bash_completions(const std::vector<CommandInfo>& commands);

@@ -7,7 +7,7 @@
 namespace headgate::cli {
 namespace {
 
-constexpr std::size_t kGutter = 12;
+constexpr std::size_t kNames = 12;
 constexpr std::size_t kMostColumns = 64;
 constexpr int kLevels = 8;
 constexpr std::array<const char*, kLevels + 1> kBars{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -23,7 +23,7 @@ std::vector<double> put_together(const std::vector<double>& values, std::size_t 
 }  // namespace
 
 std::string chart(const std::vector<ChartRow>& rows, const ChartAxis& axis, const Terminal& terminal) {
-  const std::size_t room = std::min(static_cast<std::size_t>(terminal.width) - kGutter, kMostColumns);
+  const std::size_t room = std::min(static_cast<std::size_t>(terminal.width) - kNames, kMostColumns);
   double most = 0;
   std::size_t columns = 0;
   std::vector<std::vector<double>> sums;
@@ -46,13 +46,13 @@ std::string chart(const std::vector<ChartRow>& rows, const ChartAxis& axis, cons
       pending.clear();
     }
     std::string name = "  " + rows[r].name;
-    if (!bars.empty()) name.resize(kGutter, ' ');
+    if (!bars.empty()) name.resize(kNames, ' ');
     out += name + terminal.paint(bars, rows[r].ink) + "\n";
   }
   std::string labels = axis.from;
   const std::size_t right = std::max(columns, labels.size() + 1 + axis.to.size());
   labels.resize(right - axis.to.size(), ' ');
-  out += std::string(kGutter, ' ') + terminal.paint(labels + axis.to, Ink::kDim) + "\n";
+  out += std::string(kNames, ' ') + terminal.paint(labels + axis.to, Ink::kDim) + "\n";
   return out;
 }
 

@@ -18,11 +18,6 @@ using nlohmann::ordered_json;
 constexpr std::size_t kMostTokenBytes = 4096;
 constexpr std::size_t kShownBytes = 200;
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
 Error cannot(std::string message, bool transient = false) { return {ErrorCode::kIo, std::move(message), transient}; }
 
 // What a header may carry: visible ASCII.
@@ -116,7 +111,7 @@ Client::~Client() = default;
 
 Result<Client> Client::open(const ClientOptions& options, Purpose purpose) {
   auto impl = std::make_unique<Impl>();
-  std::string where = options.url.empty() ? environment("HEADGATE_URL") : options.url;
+  std::string where = options.url.empty() ? std::string(environment("HEADGATE_URL")) : options.url;
   if (where.empty()) where = kDefaultUrl;
   Result<std::string> url = normal_url(where);
   if (!url) return std::move(url).error();
@@ -125,7 +120,7 @@ Result<Client> Client::open(const ClientOptions& options, Purpose purpose) {
   if (!token) return std::move(token).error();
   impl->token = std::move(*token);
   if (impl->token.empty() && purpose == Purpose::kManage && is_loopback(impl->url)) {
-    std::string data = options.data.empty() ? environment("HEADGATE_DATA") : options.data;
+    std::string data = options.data.empty() ? std::string(environment("HEADGATE_DATA")) : options.data;
     if (data.empty()) data = kDefaultData;
     if (!read_token(data + "/admin.token", impl->token)) impl->token.clear();
   }
@@ -304,7 +299,7 @@ Result<std::string> given_token(const ClientOptions& options) {
     }
     return token;
   }
-  token = trimmed(environment("HEADGATE_TOKEN"));
+  token = trimmed(std::string(environment("HEADGATE_TOKEN")));
   if (!token.empty() && !is_token(token)) {
     return Error{ErrorCode::kInvalidArgument, "HEADGATE_TOKEN must be a token, in visible ASCII and without blanks"};
   }

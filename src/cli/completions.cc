@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include "cli/catalogue.h"
+#include "cli/terminal.h"
 
 namespace headgate::cli {
 namespace {
-
-std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 std::string in_quotes(std::string_view text) {
   std::string out = "'";
@@ -44,7 +43,7 @@ std::string zsh_text(std::string_view text) {
 std::string zsh_action(const OptionInfo& option) {
   if (option.takes_file()) return "_files";
   const std::vector<std::string> choices = option.choices();
-  return choices.empty() ? " " : "(" + joined(choices) + ")";
+  return choices.empty() ? " " : "(" + joined(choices, " ") + ")";
 }
 
 }  // namespace
@@ -59,7 +58,7 @@ std::string bash_completions(const std::vector<CommandInfo>& commands) {
       if (command.path.empty()) words.push_back(top->path);
     }
     for (const std::string& choice : command.argument.choices()) words.push_back(choice);
-    if (!words.empty()) names += fmt::format("    {}) words='{}' ;;\n", in_quotes(command.path), joined(words));
+    if (!words.empty()) names += fmt::format("    {}) words='{}' ;;\n", in_quotes(command.path), joined(words, " "));
     if (command.argument.takes_file()) names += fmt::format("    {}) files=1 ;;\n", in_quotes(command.path));
     std::vector<std::string> flags;
     for (const OptionInfo& option : command.options) {
@@ -68,12 +67,12 @@ std::string bash_completions(const std::vector<CommandInfo>& commands) {
       if (option.takes_file()) {
         values += fmt::format("    {}) files=1 ;;\n", at);
       } else if (const auto choices = option.choices(); !choices.empty()) {
-        values += fmt::format("    {}) words='{}' ;;\n", at, joined(choices));
+        values += fmt::format("    {}) words='{}' ;;\n", at, joined(choices, " "));
       } else if (!option.value.empty()) {
         values += fmt::format("    {}) ;;\n", at);
       }
     }
-    options += fmt::format("    {}) words='{}' ;;\n", in_quotes(command.path), joined(flags));
+    options += fmt::format("    {}) words='{}' ;;\n", in_quotes(command.path), joined(flags, " "));
   }
   std::string parents;
   for (const CommandInfo& command : commands) {
@@ -224,13 +223,13 @@ complete -c headgate -f
     for (const OptionInfo& option : command.options) {
       out += fmt::format("{} -l {}", at, option.name.substr(2));
       if (!option.value.empty()) out += option.takes_file() ? " -r -F" : " -x";
-      if (const auto choices = option.choices(); !choices.empty()) out += " -a " + in_quotes(joined(choices));
+      if (const auto choices = option.choices(); !choices.empty()) out += " -a " + in_quotes(joined(choices, " "));
       if (!option.about.empty()) out += " -d " + in_quotes(brief(option.about));
       out += "\n";
     }
     if (command.argument.takes_file()) out += at + " -F\n";
     if (const auto choices = command.argument.choices(); !choices.empty()) {
-      out += fmt::format("{} -a {}\n", at, in_quotes(joined(choices)));
+      out += fmt::format("{} -a {}\n", at, in_quotes(joined(choices, " ")));
     }
   }
   return out;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "cli/terminal.h"
 #include "engine/check_json.h"
 
 namespace headgate::cli {
@@ -23,10 +24,6 @@ constexpr std::pair<const char*, policy::Patterns policy::Match::*> kLists[] = {
     {"resources", &policy::Match::resources},
     {"sessions", &policy::Match::sessions},
     {"ips", &policy::Match::ips}};
-
-std::string joined(const std::vector<std::string>& texts, std::string_view between) {
-  return fmt::format("{}", fmt::join(texts, between));
-}
 
 std::string rule_text(const policy::AttributeRule& rule) {
   using Kind = policy::AttributeRule::Kind;

@@ -25,8 +25,6 @@ std::string plain(std::string_view text) {
   return out;
 }
 
-std::size_t indent_of(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()); }
-
 // One help text: paragraphs, usage, sections of entries.
 std::string body(std::string_view help, bool with_usage) {
   std::istringstream in{std::string(help)};

@@ -17,10 +17,6 @@ using nlohmann::ordered_json;
 constexpr const char* kPath = "/api/admin/policies";
 constexpr std::size_t kMostBytes = 16 << 20;
 
-std::string joined(const std::vector<std::string>& texts, std::string_view between) {
-  return fmt::format("{}", fmt::join(texts, between));
-}
-
 // A file, or standard input for "-".
 Result<std::string> read_whole(const std::string& path) {
   std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");

@@ -28,6 +28,11 @@ struct Terminal {
 // Without what would steer a terminal: control characters read as '?'.
 [[nodiscard]] std::string printable(std::string_view text);
 
+// What a variable of the environment says; empty if it is not there.
+[[nodiscard]] std::string_view environment(const char* name);
+
+[[nodiscard]] std::string joined(const std::vector<std::string>& texts, std::string_view between);
+
 // Breaks text between words so that no line, indented by `indent`, is longer than `width`.
 [[nodiscard]] std::vector<std::string> wrap(std::string_view text, int width, int indent);
 

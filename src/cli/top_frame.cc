@@ -15,7 +15,7 @@ namespace {
 constexpr int kWide = 80;      // from here on two tables stand side by side
 constexpr int kMedium = 60;    // from here on counts are written out
 constexpr int kSparkRoom = 9;  // "denied   "
-constexpr int kGap = 3;
+constexpr int kBetween = 3;
 constexpr std::size_t kMinute = 60;
 
 // So many characters of it, the rest as blanks.
@@ -64,15 +64,15 @@ class Line {
   std::string blanks_;
 };
 
-struct Row {
+struct Ranked {
   std::string name;
   std::uint64_t admitted = 0;
   std::uint64_t denied = 0;
   bool limited = false;
 };
 
-std::vector<Row> sorted(std::vector<Row> rows, TopSort sort) {
-  std::stable_sort(rows.begin(), rows.end(), [sort](const Row& a, const Row& b) {
+std::vector<Ranked> sorted(std::vector<Ranked> rows, TopSort sort) {
+  std::stable_sort(rows.begin(), rows.end(), [sort](const Ranked& a, const Ranked& b) {
     if (sort == TopSort::kAllowed && a.admitted != b.admitted) return a.admitted > b.admitted;
     if (sort == TopSort::kDenied && a.denied != b.denied) return a.denied > b.denied;
     return a.name < b.name;
@@ -84,7 +84,7 @@ std::vector<Row> sorted(std::vector<Row> rows, TopSort sort) {
 struct Block {
   const char* title;
   const char* admitted;
-  std::vector<Row> rows;
+  std::vector<Ranked> rows;
 
   void add_to(Line& line, std::size_t row, int columns, bool dim) const {
     const bool shorter = columns < kMedium;
@@ -101,7 +101,7 @@ struct Block {
       line.add(std::string(static_cast<std::size_t>(columns), ' '));
       return;
     }
-    const Row& about = rows[row - 1];
+    const Ranked& about = rows[row - 1];
     const Ink plain = dim ? Ink::kDim : Ink::kPlain;
     line.add(fitted(about.name, name), about.limited && !dim ? Ink::kRed : plain);
     line.add(number(about.admitted), plain);
@@ -225,13 +225,13 @@ class Frame {
     const std::size_t room =
         static_cast<std::size_t>(size_.rows) - std::min(static_cast<std::size_t>(size_.rows), taken);
     if (wide) {
-      const int left = (size_.columns - kGap) / 2;
+      const int left = (size_.columns - kBetween) / 2;
       const std::size_t rows = std::min(room, 1 + std::max(agents.rows.size(), policies.rows.size()));
       for (std::size_t row = 0; row < rows; ++row) {
         Line both = line();
         agents.add_to(both, row, left, stale_);
-        both.add(std::string(kGap, ' '));
-        policies.add_to(both, row, size_.columns - kGap - left, stale_);
+        both.add(std::string(kBetween, ' '));
+        policies.add_to(both, row, size_.columns - kBetween - left, stale_);
         add(both);
       }
       return;

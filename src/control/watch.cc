@@ -48,10 +48,10 @@ Result<ReloadTrigger> ReloadTrigger::open(const Options& options) {
 std::optional<ReloadCause> ReloadTrigger::drain(Nanos now) {
   std::uint64_t expirations = 0;
   [[maybe_unused]] const ssize_t ignored = ::read(timer_.get(), &expirations, sizeof(expirations));
-  const bool signalled = hangup_ && hangup_->drain();
+  const bool hung_up = hangup_ && hangup_->drain();
   const bool changed = files_.drain();
-  signalled_ = signalled_ || signalled;
-  if (signalled || changed) debounce_.touch(now);
+  signalled_ = signalled_ || hung_up;
+  if (hung_up || changed) debounce_.touch(now);
   const bool due = debounce_.take(now);
   set_timer(now);
   if (!due) return std::nullopt;

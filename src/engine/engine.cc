@@ -8,7 +8,7 @@
 
 #include "engine/check_problem.h"
 #include "engine/plan.h"
-#include "engine/scaled_limit.h"
+#include "engine/side.h"
 
 namespace headgate::engine {
 
@@ -54,37 +54,6 @@ base::Hash128 key_hash(const WorkingPolicy& working, base::Hash128 salt, Fields&
   }
   for (const policy::KeyPart& part : working.policy->key) salt = base::mix(salt, part_hash(part, fields));
   return salt;
-}
-
-// The same for a key on every node and after every restart, unlike its hash.
-std::uint64_t stable_hash(const policy::Policy& policy, const Fields& fields) noexcept {
-  std::uint64_t hash = base::hash128(policy.id, 0).low;
-  for (const policy::KeyPart& part : policy.key) {
-    if (part.dimension != Dimension::kAttribute) {
-      hash = base::hash128(fields.text(part.dimension), hash).low;
-    } else if (const Value* value = fields.attribute(part.attribute)) {
-      hash = base::hash128(policy::ValueText(*value).view(), hash).low;
-    }
-  }
-  return hash;
-}
-
-struct Side {
-  std::uint8_t strand = 0;
-  bool enforced = true;
-};
-
-Side side_of(const WorkingPolicy& working, const Fields& fields) noexcept {
-  if (!working.split) return {};
-  constexpr std::uint64_t kMillion = 1'000'000;
-  const std::uint64_t hash = stable_hash(*working.policy, fields);
-  Side side;
-  side.enforced = hash % kMillion < working.enforced_share;
-  if (working.strands.size() > 1) {
-    const auto pick = static_cast<std::uint32_t>((hash >> 32) % working.strands.back().share_end);
-    while (working.strands[side.strand].share_end <= pick) ++side.strand;
-  }
-  return side;
 }
 
 }  // namespace
@@ -520,59 +489,6 @@ void Engine::note_unknown(const Check& check, Nanos wall) {
         .agent = check.agent,
         .operation = check.operation,
         .text = "on no tier's list: taken as normal"});
-}
-
-Explanation Engine::explain(const Check& check) {
-  Explanation explanation;
-  Check peek = check;
-  peek.peek = true;
-  peek.hold = false;
-  const Nanos now = clock_->now();
-  explanation.decision = check_at(now, peek);
-  if (explanation.decision.why == Why::kInvalid) return explanation;
-  if (!explanation.decision.state_) explanation.decision.state_ = state_->pin();
-  const State& state = *explanation.decision.state_;
-  const policy::Rules& rules = state.rules->rules;
-  Fields fields(check, hasher_);
-  fields.set_tier(rules.classify(check.operation).tier);
-  for (std::size_t i = 0; i < rules.policies().size(); ++i) {
-    const WorkingPolicy& working = state.rules->policies[i];
-    Explained& about = explanation.policies.emplace_back();
-    about.policy = working.policy;
-    about.why_not = rules.why_not(i, fields, state.surroundings);
-    const Side side = side_of(working, fields);
-    about.enforced = side.enforced && working.policy->mode == policy::Mode::kEnforce;
-    about.variant = working.strands[side.strand].variant;
-    for (const policy::KeyPart& part : working.policy->key) {
-      std::string value(part.dimension == Dimension::kAttribute ? "" : fields.text(part.dimension));
-      if (const Value* attribute = fields.attribute(part.attribute);
-          part.dimension == Dimension::kAttribute && attribute) {
-        value = policy::ValueText(*attribute).view();
-      }
-      const std::string name =
-          part.dimension == Dimension::kAttribute ? part.attribute : policy::to_string(part.dimension);
-      about.key += fmt::format("{}{}={}", about.key.empty() ? "" : " ", name, value.empty() ? "-" : value);
-    }
-    if (about.key.empty()) about.key = "(all)";
-  }
-  for (const Judged& judged : explanation.decision.judged) {
-    if (judged.parent) continue;
-    const WorkingPolicy& working = state.rules->policies[judged.policy];
-    const Strand& strand = working.strands[judged.strand];
-    Explained& about = explanation.policies[judged.policy];
-    for (std::size_t i = 0; i < judged.count; ++i) {
-      const core::Outcome& outcome = explanation.decision.outcomes[judged.first + i];
-      Explained::Cell& cell = about.cells.emplace_back();
-      const WorkingLimit& limit = judged.own != nullptr ? *judged.own : strand.limits[i];
-      // Not what the live numbers say: they may change under our eyes.
-      cell.limit = policy::describe(*working.policy, scaled(limit.base, scales(*working.policy) ? state.factor : 1));
-      cell.capacity = static_cast<double>(outcome.limit) * limit.unit;
-      cell.remaining = static_cast<double>(outcome.remaining) * limit.unit;
-      cell.reset_after = outcome.reset_after;
-      cell.fits = outcome.wait == Nanos{0};
-    }
-  }
-  return explanation;
 }
 
 }  // namespace headgate::engine

@@ -113,16 +113,16 @@ Result<void> take_id(const Scalar& value, Scalar& out) {
 
 // Milliseconds, exact for every whole number of them.
 Result<void> take_instant(Field field, const Scalar& given, Nanos& out) {
-  constexpr std::int64_t kNanosPerMilli = 1'000'000;
-  constexpr std::int64_t kMost = kMaxTime.count() / kNanosPerMilli;
+  constexpr std::int64_t kMilli = 1'000'000;
+  constexpr std::int64_t kMost = kMaxTime.count() / kMilli;
   const Scalar value = typed(given);
   if (value.kind == Scalar::Kind::kInteger && value.integer >= 0 && value.integer <= kMost) {
-    out = Nanos{value.integer * kNanosPerMilli};
+    out = Nanos{value.integer * kMilli};
     return {};
   }
   if (value.kind == Scalar::Kind::kNumber && value.number >= 0 && value.number <= static_cast<double>(kMost)) {
     const double whole = std::floor(value.number);
-    out = Nanos{static_cast<std::int64_t>(whole) * kNanosPerMilli + std::llround((value.number - whole) * kMillion)};
+    out = Nanos{static_cast<std::int64_t>(whole) * kMilli + std::llround((value.number - whole) * kMillion)};
     return {};
   }
   if (field == Field::kTime && !is_number(value)) {

@@ -37,10 +37,10 @@ Json policy_json(const PolicyReport& policy) {
 }  // namespace
 
 Json number_json(double number) {
-  constexpr double kExactBelow = 9e15;
+  constexpr double kExactly = 9e15;
   if (!std::isfinite(number)) return nullptr;
   number = to_millionths(number);
-  if (number == std::floor(number) && std::abs(number) < kExactBelow) return static_cast<std::int64_t>(number);
+  if (number == std::floor(number) && std::abs(number) < kExactly) return static_cast<std::int64_t>(number);
   return number;
 }
 

@@ -1,12 +1,4 @@
-#include <algorithm>
-#include <array>
-#include <deque>
-
-#include "base/hash.h"
-#include "headgate/limiter.h"
-#include "limiter/saved_limits.h"
-#include "limiter/wait_queue.h"
-#include "store/memory/memory_store.h"
+#include "limiter/memory_limiter_impl.h"
 
 namespace headgate {
 namespace {
@@ -17,18 +9,10 @@ using store::Applied;
 using store::Ask;
 using store::Charge;
 using store::Effect;
-using store::LiveLimit;
 using Pace = store::MemoryStore::Pace;
 
-constexpr std::size_t kMaxLimits = 8;
 constexpr std::size_t kBatch = 32;  // keys whose memory is fetched ahead together
 static_assert(kMaxKeysPerCall == store::kMaxCharges);
-
-// By value: std::clamp chooses between addresses, and so sends the instant through memory.
-Nanos clamp(Nanos now) noexcept {
-  if (now < Nanos{0}) return Nanos{0};
-  return now > kMaxTime ? kMaxTime : now;
-}
 
 Decision refused(Verdict verdict, Reason reason) noexcept {
   Decision decision;
@@ -93,136 +77,93 @@ Decision decide(const Applied& applied, const Outcome* outcomes, std::size_t cou
 
 }  // namespace
 
-struct MemoryLimiter::Impl {
-  Impl(const Options& options, const store::MemoryStoreOptions& store_options)
-      : clock(options.clock_ != nullptr ? *options.clock_ : SystemClock::shared()),
-        store(store_options),
-        limits(options.limits_),
-        queue({&clock, options.max_waiters_, options.own_thread_, limits.has(Strategy::kConcurrency),
-               [this](const WaitQueue::Waiter& waiter, Nanos now) {
-                 return run(clamp(now), waiter.key, waiter.name, waiter.permits, {.count_denial = false});
-               }}),
-        follows_wall(limits.has(Strategy::kFixedWindow) || limits.has(Strategy::kQuota)),
-        holds(limits.has(Strategy::kConcurrency)),
-        only_limit(limits.size() == 1 && !options.track_keys_ ? &limits.live(0) : nullptr),
-        only_bucket(limits.has(Strategy::kTokenBucket) ? only_limit : nullptr),
-        only_window(limits.has(Strategy::kSlidingWindow) ? only_limit : nullptr),
-        next_lease(base::random_seed() >> 8) {}
+MemoryLimiter::Impl::Impl(const Options& options, const store::MemoryStoreOptions& store_options)
+    : clock(options.clock_ != nullptr ? *options.clock_ : SystemClock::shared()),
+      store(store_options),
+      limits(options.limits_),
+      queue({&clock, options.max_waiters_, options.own_thread_, limits.has(Strategy::kConcurrency),
+             [this](const WaitQueue::Waiter& waiter, Nanos now) {
+               return run(clamp(now), waiter.key, waiter.name, waiter.permits, {.count_denial = false});
+             }}),
+      follows_wall(limits.has(Strategy::kFixedWindow) || limits.has(Strategy::kQuota)),
+      holds(limits.has(Strategy::kConcurrency)),
+      only_limit(limits.size() == 1 && !options.track_keys_ ? &limits.live(0) : nullptr),
+      only_bucket(limits.has(Strategy::kTokenBucket) ? only_limit : nullptr),
+      only_window(limits.has(Strategy::kSlidingWindow) ? only_limit : nullptr),
+      next_lease(base::random_seed() >> 8) {}
 
-  [[nodiscard]] Nanos wall(Nanos now) const noexcept { return follows_wall ? clamp(clock.wall(now)) : now; }
-
-  // Writes the charges of one key, one per limit.
-  std::size_t plan(Hash128 key, std::string_view name, Units permits, Charge* charges) const noexcept {
-    for (std::size_t i = 0; i < limits.size(); ++i) {
-      charges[i] = {base::nth(key, i), &limits.live(i), permits, name, i == 0};
-    }
-    return limits.size();
-  }
-
-  struct How {
-    Effect effect = Effect::kCharge;
-    Nanos patience{0};
-    Nanos* charged_after = nullptr;  // where to say how far ahead a reservation was charged
-    bool count_denial = true;
-  };
-
-  // Where every call about one key ends.
-  Decision run(Nanos now, Hash128 key, std::string_view name, Units permits, How how) noexcept {
-    Ask ask{now, wall(now), how.effect, how.patience, 0, how.count_denial};
-    if (permits < 0) [[unlikely]]
-      return refused(Verdict::kNever, Reason::kInvalidCost);
-    if (holds && permits > 0 && how.effect != Effect::kNone) ask.lease = next_lease.fetch_add(1);
-    if (limits.size() == 1) [[likely]] {
-      const Charge charge{key, &limits.live(0), permits, name, true};
-      Outcome outcome;
-      const Applied applied = store.apply({&charge, 1}, ask, {&outcome, 1});
-      if (how.charged_after != nullptr) *how.charged_after = applied.wait;
-      return decide(applied, &outcome, 1, ask);
-    }
-    std::array<Charge, kMaxLimits> charges;
-    std::array<Outcome, kMaxLimits> outcomes;
-    const std::size_t count = plan(key, name, permits, charges.data());
-    const Applied applied = store.apply({charges.data(), count}, ask, outcomes);
+Decision MemoryLimiter::Impl::run(Nanos now, Hash128 key, std::string_view name, Units permits, How how) noexcept {
+  Ask ask{now, wall(now), how.effect, how.patience, 0, how.count_denial};
+  if (permits < 0) [[unlikely]]
+    return refused(Verdict::kNever, Reason::kInvalidCost);
+  if (holds && permits > 0 && how.effect != Effect::kNone) ask.lease = next_lease.fetch_add(1);
+  if (limits.size() == 1) [[likely]] {
+    const Charge charge{key, &limits.live(0), permits, name, true};
+    Outcome outcome;
+    const Applied applied = store.apply({&charge, 1}, ask, {&outcome, 1});
     if (how.charged_after != nullptr) *how.charged_after = applied.wait;
-    return decide(applied, outcomes.data(), count, ask);
+    return decide(applied, &outcome, 1, ask);
   }
+  std::array<Charge, kMaxLimits> charges;
+  std::array<Outcome, kMaxLimits> outcomes;
+  const std::size_t count = plan(key, name, permits, charges.data());
+  const Applied applied = store.apply({charges.data(), count}, ask, outcomes);
+  if (how.charged_after != nullptr) *how.charged_after = applied.wait;
+  return decide(applied, outcomes.data(), count, ask);
+}
 
-  // A caller who will not wait must not overtake those who do.
-  [[nodiscard]] bool would_overtake(Hash128 key) const noexcept {
-    return !queue.empty_approx() && queue.has_waiters(key);
-  }
+Decision MemoryLimiter::Impl::behind_the_queue(Nanos now, Hash128 key, std::string_view name, Units permits) noexcept {
+  Decision decision = run(now, key, name, permits, {.effect = Effect::kNone});
+  if (!decision.allowed()) return decision;
+  decision = run(now, key, name, 0, {.effect = Effect::kNone});  // as things stand
+  decision.verdict = Verdict::kNotYet;
+  decision.reason = Reason::kLimited;
+  return decision;
+}
 
-  Decision behind_the_queue(Nanos now, Hash128 key, std::string_view name, Units permits) noexcept {
-    Decision decision = run(now, key, name, permits, {.effect = Effect::kNone});
-    if (!decision.allowed()) return decision;
-    decision = run(now, key, name, 0, {.effect = Effect::kNone});  // as things stand
-    decision.verdict = Verdict::kNotYet;
-    decision.reason = Reason::kLimited;
-    return decision;
+[[gnu::always_inline]] inline Decision MemoryLimiter::Impl::take(Nanos now, Hash128 hash, std::string_view key,
+                                                                 Units permits) noexcept {
+  store::ShortAnswer answer;
+  if (now != clamp(now) || !queue.empty_approx() || only_bucket == nullptr ||
+      !store.try_short<Strategy::kTokenBucket, Pace::kHasty>(hash, *only_bucket, permits, now, answer)) [[unlikely]] {
+    return take_one(now, key, permits);
   }
-  // What try_acquire would say.
-  Decision look(Nanos now, Hash128 key, std::string_view name, Units permits) noexcept {
-    if (permits > 0 && would_overtake(key)) return behind_the_queue(now, key, name, permits);
-    return run(now, key, name, permits, {.effect = Effect::kNone});
-  }
-  void count_denial(Hash128 key, std::string_view name) noexcept {
-    store.count_denial({key, &limits.live(0), 0, name, true});
-  }
+  return decide(answer);
+}
 
-  // The common case is written out so that the answer is built once, in its place: copying it would cost more than the
-  // bucket's arithmetic. All else starts again from the key: with nothing kept for a call that almost never comes, few
-  // registers must be saved.
-  [[gnu::always_inline]] Decision take(Nanos now, Hash128 hash, std::string_view key, Units permits) noexcept {
+[[gnu::noinline, gnu::flatten]] Decision MemoryLimiter::Impl::take_long(Nanos now, std::string_view key,
+                                                                        Units permits) noexcept {
+  return take(now, store.hash(key), key, permits);
+}
+
+[[gnu::noinline]] Decision MemoryLimiter::Impl::take_one(Nanos now, std::string_view key, Units permits) noexcept {
+  now = clamp(now);
+  if (only_limit == nullptr || !queue.empty_approx()) return take_any(now, key, permits);
+  if (only_bucket != nullptr || only_window != nullptr) {
     store::ShortAnswer answer;
-    if (now != clamp(now) || !queue.empty_approx() || only_bucket == nullptr ||
-        !store.try_short<Strategy::kTokenBucket, Pace::kHasty>(hash, *only_bucket, permits, now, answer)) [[unlikely]] {
-      return take_one(now, key, permits);
-    }
+    const Hash128 hash = store.hash(key);
+    const bool done =
+        only_bucket != nullptr
+            ? store.try_short<Strategy::kTokenBucket, Pace::kPatient>(hash, *only_bucket, permits, now, answer)
+            : store.try_short<Strategy::kSlidingWindow, Pace::kPatient>(hash, *only_window, permits, now, answer);
+    if (!done) return take_any(now, key, permits);
     return decide(answer);
   }
-  [[gnu::noinline, gnu::flatten]] Decision take_long(Nanos now, std::string_view key, Units permits) noexcept {
-    return take(now, store.hash(key), key, permits);
-  }
-  // Any single limit on a cell that exists; all else is a plan.
-  [[gnu::noinline]] Decision take_one(Nanos now, std::string_view key, Units permits) noexcept {
-    now = clamp(now);
-    if (only_limit == nullptr || !queue.empty_approx()) return take_any(now, key, permits);
-    if (only_bucket != nullptr || only_window != nullptr) {
-      store::ShortAnswer answer;
-      const Hash128 hash = store.hash(key);
-      const bool done =
-          only_bucket != nullptr
-              ? store.try_short<Strategy::kTokenBucket, Pace::kPatient>(hash, *only_bucket, permits, now, answer)
-              : store.try_short<Strategy::kSlidingWindow, Pace::kPatient>(hash, *only_window, permits, now, answer);
-      if (!done) return take_any(now, key, permits);
-      return decide(answer);
-    }
-    const LeaseId lease = holds ? next_lease.fetch_add(1, std::memory_order_relaxed) : 0;
-    bool done = false;
-    const Outcome outcome = store.try_one(store.hash(key), *only_limit, permits, wall(now), lease, done);
-    if (!done) return take_any(now, key, permits);
-    return decide({outcome.wait}, &outcome, 1, {.lease = lease});
-  }
-  [[gnu::noinline]] Decision take_any(Nanos now, std::string_view key, Units permits) noexcept {
-    const Hash128 hash = store.hash(key);
-    if (permits > 0 && would_overtake(hash)) {
-      count_denial(hash, key);
-      return behind_the_queue(now, hash, key, permits);
-    }
-    return run(now, hash, key, permits, {});
-  }
+  const LeaseId lease = holds ? next_lease.fetch_add(1, std::memory_order_relaxed) : 0;
+  bool done = false;
+  const Outcome outcome = store.try_one(store.hash(key), *only_limit, permits, wall(now), lease, done);
+  if (!done) return take_any(now, key, permits);
+  return decide({outcome.wait}, &outcome, 1, {.lease = lease});
+}
 
-  Clock& clock;
-  store::MemoryStore store;
-  SavedLimits limits;
-  WaitQueue queue;
-  bool follows_wall;
-  bool holds;
-  const LiveLimit* only_limit;   // the limit if it is alone and keys are not tracked
-  const LiveLimit* only_bucket;  // the same, if it is a token bucket
-  const LiveLimit* only_window;  // the same, if it is a sliding window
-  std::atomic<LeaseId> next_lease;
-};
+[[gnu::noinline]] Decision MemoryLimiter::Impl::take_any(Nanos now, std::string_view key, Units permits) noexcept {
+  const Hash128 hash = store.hash(key);
+  if (permits > 0 && would_overtake(hash)) {
+    count_denial(hash, key);
+    return behind_the_queue(now, hash, key, permits);
+  }
+  return run(now, hash, key, permits, {});
+}
 
 Result<std::unique_ptr<MemoryLimiter>> MemoryLimiter::make(const Options& options) {
   const auto bad = [](const std::string& message) { return Error{ErrorCode::kInvalidArgument, message}; };
@@ -263,7 +204,7 @@ Decision MemoryLimiter::try_acquire_all_at(Nanos now, std::span<const Request> r
   if (requests.empty() || requests.size() * impl.limits.size() > kMaxKeysPerCall) {
     return refused(Verdict::kNever, Reason::kInvalidCost);
   }
-  now = clamp(now);
+  now = Impl::clamp(now);
   std::array<Charge, kMaxKeysPerCall> charges;
   std::array<Outcome, kMaxKeysPerCall> outcomes;
   std::size_t count = 0;
@@ -291,7 +232,7 @@ void MemoryLimiter::try_acquire_many(std::span<const Request> requests, std::spa
 void MemoryLimiter::try_acquire_many_at(Nanos now, std::span<const Request> requests,
                                         std::span<Decision> decisions) noexcept {
   Impl& impl = *impl_;
-  now = clamp(now);
+  now = Impl::clamp(now);
   std::array<Hash128, kBatch> keys;
   for (std::size_t first = 0; first < requests.size(); first += kBatch) {
     const std::size_t count = std::min(kBatch, requests.size() - first);
@@ -326,7 +267,7 @@ WaitId MemoryLimiter::acquire_async(std::string_view key, const AcquireOptions& 
     return 0;
   }
   const Hash128 hash = impl_->store.hash(key);
-  const Nanos now = clamp(impl_->clock.now());
+  const Nanos now = Impl::clamp(impl_->clock.now());
   // An attempt that fails is not counted: a wait is one call, however often it is tried.
   auto counted = [impl = impl_.get(), hash, name = std::string(key), done = std::move(done)](const Decision& decision) {
     if (!decision.allowed()) impl->count_denial(hash, name);
@@ -344,185 +285,5 @@ WaitId MemoryLimiter::acquire_async(std::string_view key, const AcquireOptions& 
 bool MemoryLimiter::cancel(WaitId wait) { return impl_->queue.cancel(wait); }
 
 Nanos MemoryLimiter::poll() { return impl_->queue.poll(); }
-
-Reservation MemoryLimiter::reserve(std::string_view key, Units permits, Nanos max_wait) noexcept {
-  return reserve_at(impl_->clock.now(), key, permits, max_wait);
-}
-
-Reservation MemoryLimiter::reserve_at(Nanos now, std::string_view key, Units permits, Nanos max_wait) noexcept {
-  now = clamp(now);
-  const Hash128 hash = impl_->store.hash(key);
-  Reservation reservation;
-  if (permits > 0 && impl_->would_overtake(hash)) {
-    impl_->count_denial(hash, key);
-    reservation.decision_ = impl_->behind_the_queue(now, hash, key, permits);
-    return reservation;
-  }
-  const Nanos patience = std::clamp(max_wait, Nanos{0}, core::kLongestSpan);
-  Nanos ahead{0};
-  reservation.decision_ = impl_->run(now, hash, key, permits, {Effect::kReserve, patience, &ahead});
-  if (reservation.ok() && permits > 0) {
-    reservation.limiter_ = this;
-    reservation.low_ = hash.low;
-    reservation.high_ = hash.high;
-    reservation.permits_ = permits;
-    reservation.at_ = now + ahead;
-    reservation.turn_ = now + reservation.decision_.delay;
-    reservation.wall_at_ = impl_->wall(now) + ahead;
-  }
-  return reservation;
-}
-
-Reservation& Reservation::operator=(Reservation&& other) noexcept {
-  if (this == &other) return *this;
-  decision_ = other.decision_;
-  limiter_ = std::exchange(other.limiter_, nullptr);
-  low_ = other.low_;
-  high_ = other.high_;
-  permits_ = other.permits_;
-  at_ = other.at_;
-  turn_ = other.turn_;
-  wall_at_ = other.wall_at_;
-  return *this;
-}
-
-void Reservation::cancel() noexcept {
-  MemoryLimiter* limiter = std::exchange(limiter_, nullptr);
-  if (limiter == nullptr) return;
-  MemoryLimiter::Impl& impl = *limiter->impl_;
-  const Nanos now = clamp(impl.clock.now());
-  const Hash128 key{low_, high_};
-  std::array<Charge, kMaxLimits> charges;
-  const std::size_t count = impl.plan(key, {}, permits_, charges.data());
-  for (std::size_t i = 0; i < count; ++i) {
-    switch (charges[i].limit->strategy()) {
-      case Strategy::kConcurrency: impl.store.release(charges[i], decision_.lease, now); break;
-      case Strategy::kFixedWindow:
-      case Strategy::kQuota: impl.store.refund(charges[i], wall_at_, impl.wall(now)); break;
-      case Strategy::kLeakyBucket: impl.store.refund(charges[i], turn_, now); break;
-      default: impl.store.refund(charges[i], at_, now);
-    }
-  }
-  impl.queue.kick(key);
-}
-
-bool MemoryLimiter::release(std::string_view key, LeaseId lease) noexcept {
-  if (!impl_->holds || lease == 0) return false;
-  const Hash128 hash = impl_->store.hash(key);
-  std::array<Charge, kMaxLimits> charges;
-  const std::size_t count = impl_->plan(hash, key, 0, charges.data());
-  bool released = false;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (charges[i].limit->strategy() != Strategy::kConcurrency) continue;
-    released = impl_->store.release(charges[i], lease, clamp(impl_->clock.now())) || released;
-  }
-  if (released && !impl_->queue.empty_approx()) impl_->queue.kick(hash);
-  return released;
-}
-
-bool MemoryLimiter::renew(std::string_view key, LeaseId lease) noexcept {
-  if (!impl_->holds || lease == 0) return false;
-  std::array<Charge, kMaxLimits> charges;
-  const std::size_t count = impl_->plan(impl_->store.hash(key), key, 0, charges.data());
-  bool renewed = false;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (charges[i].limit->strategy() != Strategy::kConcurrency) continue;
-    renewed = impl_->store.renew(charges[i], lease, clamp(impl_->clock.now())) || renewed;
-  }
-  return renewed;
-}
-
-Decision MemoryLimiter::peek(std::string_view key, Units permits) const noexcept {
-  return peek_at(impl_->clock.now(), key, permits);
-}
-
-Decision MemoryLimiter::peek_at(Nanos now, std::string_view key, Units permits) const noexcept {
-  return impl_->look(clamp(now), impl_->store.hash(key), key, permits);
-}
-
-Nanos MemoryLimiter::reset_time(std::string_view key) const noexcept {
-  const Nanos now = clamp(impl_->clock.now());
-  return impl_->clock.wall(now) + peek_at(now, key, 0).reset_after;
-}
-
-Statistics MemoryLimiter::statistics(std::string_view key) const { return statistics_at(impl_->clock.now(), key); }
-
-Statistics MemoryLimiter::statistics_at(Nanos now, std::string_view key) const {
-  now = clamp(now);
-  const Decision decision = peek_at(now, key, 0);
-  const Limit limit = impl_->limits.description(0);
-  Statistics statistics;
-  statistics.available = decision.remaining;
-  statistics.capacity = decision.limit;
-  Nanos per = limit.rate().per;
-  switch (limit.strategy()) {
-    case Strategy::kTokenBucket:
-    case Strategy::kGcra:
-    case Strategy::kLeakyBucket: statistics.last_refill = now; break;
-    case Strategy::kSlidingWindow:
-    case Strategy::kSlidingWindowCounter: statistics.last_refill = now - std::min(now, per); break;
-    case Strategy::kFixedWindow:
-    case Strategy::kQuota: {
-      const core::Span span = core::compile(limit).numbers.window.span_at(impl_->wall(now));
-      statistics.last_refill = span.start;
-      per = span.end - span.start;
-      break;
-    }
-    case Strategy::kConcurrency: per = Nanos{0}; break;
-  }
-  if (per > Nanos{0}) {
-    statistics.rate = static_cast<double>(limit.rate().units) / std::chrono::duration<double>(per).count();
-  }
-  if (const auto record = impl_->store.record(impl_->store.hash(key))) {
-    statistics.total_acquired = record->acquired;
-    statistics.total_throttled = record->throttled;
-    statistics.per_key = true;
-  } else {
-    const LimiterTotals all = impl_->store.totals();
-    statistics.total_acquired = all.acquired;
-    statistics.total_throttled = all.throttled;
-  }
-  return statistics;
-}
-
-void MemoryLimiter::clear(std::string_view key) noexcept {
-  const Hash128 hash = impl_->store.hash(key);
-  std::array<Charge, kMaxLimits> charges;
-  const std::size_t count = impl_->plan(hash, key, 0, charges.data());
-  for (std::size_t i = 0; i < count; ++i) impl_->store.clear(charges[i]);
-  if (!impl_->queue.empty_approx()) impl_->queue.kick(hash);
-}
-
-Result<void> MemoryLimiter::set_limit(const Limit& limit, OnChange how, std::size_t index) {
-  auto changed = impl_->limits.change(impl_->store, limit, how, index);
-  if (changed) impl_->queue.kick_all();
-  return changed;
-}
-
-LimiterTotals MemoryLimiter::totals() const noexcept {
-  LimiterTotals totals = impl_->store.totals();
-  totals.waiting = impl_->queue.size();
-  return totals;
-}
-
-void MemoryLimiter::for_each_key(
-    const std::function<void(std::string_view key, std::uint64_t acquired, std::uint64_t throttled)>& visit) const {
-  impl_->store.for_each_record(
-      [&](const store::KeyRecord& record) { visit(record.name, record.acquired, record.throttled); });
-}
-
-void MemoryLimiter::maintain(std::size_t cells) noexcept {
-  const Nanos now = clamp(impl_->clock.now());
-  impl_->store.maintain(cells, std::min(now, impl_->wall(now)));
-}
-
-Result<void> MemoryLimiter::save(const std::string& path) const {
-  return impl_->store.save(path, impl_->limits.write(), clamp(impl_->clock.now()));
-}
-
-Result<std::size_t> MemoryLimiter::restore(const std::string& path) {
-  return impl_->store.restore(path, clamp(impl_->clock.now()),
-                              [&](std::string_view meta) { return impl_->limits.read(impl_->store, meta); });
-}
 
 }  // namespace headgate

@@ -1,0 +1,66 @@
+// What every policy makes of one check, and why.
+#include <fmt/format.h>
+
+#include "engine/engine.h"
+#include "engine/scaled_limit.h"
+#include "engine/side.h"
+
+namespace headgate::engine {
+
+using policy::Dimension;
+using policy::Fields;
+
+Explanation Engine::explain(const Check& check) {
+  Explanation explanation;
+  Check peek = check;
+  peek.peek = true;
+  peek.hold = false;
+  const Nanos now = clock_->now();
+  explanation.decision = check_at(now, peek);
+  if (explanation.decision.why == Why::kInvalid) return explanation;
+  if (!explanation.decision.state_) explanation.decision.state_ = state_->pin();
+  const State& state = *explanation.decision.state_;
+  const policy::Rules& rules = state.rules->rules;
+  Fields fields(check, hasher_);
+  fields.set_tier(rules.classify(check.operation).tier);
+  for (std::size_t i = 0; i < rules.policies().size(); ++i) {
+    const WorkingPolicy& working = state.rules->policies[i];
+    Explained& about = explanation.policies.emplace_back();
+    about.policy = working.policy;
+    about.why_not = rules.why_not(i, fields, state.surroundings);
+    const Side side = side_of(working, fields);
+    about.enforced = side.enforced && working.policy->mode == policy::Mode::kEnforce;
+    about.variant = working.strands[side.strand].variant;
+    for (const policy::KeyPart& part : working.policy->key) {
+      std::string value(part.dimension == Dimension::kAttribute ? "" : fields.text(part.dimension));
+      if (const Value* attribute = fields.attribute(part.attribute);
+          part.dimension == Dimension::kAttribute && attribute) {
+        value = policy::ValueText(*attribute).view();
+      }
+      const std::string name =
+          part.dimension == Dimension::kAttribute ? part.attribute : policy::to_string(part.dimension);
+      about.key += fmt::format("{}{}={}", about.key.empty() ? "" : " ", name, value.empty() ? "-" : value);
+    }
+    if (about.key.empty()) about.key = "(all)";
+  }
+  for (const Judged& judged : explanation.decision.judged) {
+    if (judged.parent) continue;
+    const WorkingPolicy& working = state.rules->policies[judged.policy];
+    const Strand& strand = working.strands[judged.strand];
+    Explained& about = explanation.policies[judged.policy];
+    for (std::size_t i = 0; i < judged.count; ++i) {
+      const core::Outcome& outcome = explanation.decision.outcomes[judged.first + i];
+      Explained::Cell& cell = about.cells.emplace_back();
+      const WorkingLimit& limit = judged.own != nullptr ? *judged.own : strand.limits[i];
+      // Not what the live numbers say: they may change under our eyes.
+      cell.limit = policy::describe(*working.policy, scaled(limit.base, scales(*working.policy) ? state.factor : 1));
+      cell.capacity = static_cast<double>(outcome.limit) * limit.unit;
+      cell.remaining = static_cast<double>(outcome.remaining) * limit.unit;
+      cell.reset_after = outcome.reset_after;
+      cell.fits = outcome.wait == Nanos{0};
+    }
+  }
+  return explanation;
+}
+
+}  // namespace headgate::engine
