@@ -51,7 +51,7 @@ std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now,
   const std::uint64_t waiting = service.engine->check_or_wait(now, check, decision, counted);
   if (waiting == 0) {
     count(service, protocol, check.agent, decision, watch.took());
-  } else {
+  } else if (!engine::Engine::in_flight(waiting)) {
     service.wake();
   }
   return waiting;

@@ -20,6 +20,17 @@ namespace headgate::api {
 // Answers GET /v1/ws: upgrades it, or says why not.
 using WebSocketUpgrade = std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller&)>;
 
+// How the store that several servers share is doing.
+struct SharedStoreFacts {
+  bool up = false;
+  std::size_t nodes = 0;     // that were heard of lately, this one included
+  std::size_t unsent = 0;    // changes made here that the others are yet to hear of
+  Units leased_units = 0;    // held here, unused
+  std::uint64_t blocks = 0;  // of units, fetched so far
+  std::uint64_t asked = 0;   // checks of leased policies that asked the store
+  Nanos clock_offset{0};     // the store's clock less ours
+};
+
 struct HttpApiOptions {
   // Whether GET /metrics needs no token from a caller on this machine.
   bool metrics_open_on_loopback = true;
@@ -27,8 +38,9 @@ struct HttpApiOptions {
   std::function<net::IoCounts(std::string_view listener)> io_counts;
   // What else must hold for /readyz besides the database; none: nothing.
   std::function<Result<void>()> ready;
-  Nanos started{0};           // wall clock; 0: when the handler was made
-  std::size_t max_cells = 0;  // of the engine, for those who look; 0: not told
+  std::function<SharedStoreFacts()> shared_store;  // none: cells are in this process
+  Nanos started{0};                                // wall clock; 0: when the handler was made
+  std::size_t max_cells = 0;                       // of the engine, for those who look; 0: not told
   WebSocketUpgrade websocket;
 };
 

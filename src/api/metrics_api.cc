@@ -111,6 +111,25 @@ void add_engine(const Service& service, Page& page) {
   page.gauge("headgate_factor", "What adaptive limits are multiplied by.", load.factor);
 }
 
+void add_store(const Service& service, const HttpApiOptions& options, Page& page) {
+  if (!options.shared_store) return;
+  const SharedStoreFacts facts = options.shared_store();
+  page.gauge("headgate_store_up", "1 while the shared store answers.", facts.up ? 1.0 : 0.0);
+  page.gauge("headgate_store_nodes", "Servers that share it, this one included.", real(facts.nodes));
+  page.gauge("headgate_store_clock_offset_seconds", "Its clock less this server's.",
+             static_cast<double>(facts.clock_offset.count()) / 1e9);
+  page.gauge("headgate_store_unsent_changes", "Settings changed here that other servers are yet to hear of.",
+             real(facts.unsent));
+  page.gauge("headgate_store_arrears", "Cells that are yet to be charged for what was admitted while it was away.",
+             real(service.engine->arrears()));
+  page.gauge("headgate_store_leased_units", "Units leased by this server and not used yet.",
+             static_cast<double>(facts.leased_units));
+  page.counter("headgate_store_leased_blocks_total", "Blocks of units that this server has leased.",
+               real(facts.blocks));
+  page.counter("headgate_store_leased_asks_total", "Checks of leased policies that had to ask the store.",
+               real(facts.asked));
+}
+
 void add_connections(const HttpApiOptions& options, Page& page) {
   if (!options.io_counts || options.listeners.empty()) return;
   struct Series {
@@ -182,6 +201,7 @@ void get_metrics(Call& call) {
   add_checks(call.service(), page);
   add_policies(call.service(), page);
   add_engine(call.service(), page);
+  add_store(call.service(), call.context.options, page);
   add_connections(call.context.options, page);
   add_server(call.context, page);
   add_process(call.context.options, page);

@@ -143,17 +143,27 @@ class Commands final : public net::RespCommands {
       return reply.error(fmt::format("ERR period must be between 1 and {} seconds, got {}", kMostSeconds, numbers[2]));
     }
     const Gcra bucket{.max_burst = numbers[0], .count = numbers[1], .period = std::chrono::seconds{numbers[2]}};
-    const Result<Decision> decision = service_.engine->throttle(context.now(), args[1], bucket, numbers[3]);
-    if (!decision) return reply.error(fmt::format("ERR {}", decision.error().message));
-    const bool allowed = decision->allowed();
+    const auto later = [&]() -> engine::Engine::Throttled {
+      return [later = context.later(), now = context.now(), &service = service_](const Decision& decision) {
+        later->send([&](RespWriter& writer) { write_throttled(service, decision, now, writer); });
+      };
+    };
+    const auto decision = service_.engine->throttle_or_wait(context.now(), args[1], bucket, numbers[3], later);
+    if (!decision) return;
+    if (!*decision) return reply.error(fmt::format("ERR {}", decision->error().message));
+    write_throttled(service_, **decision, context.now(), reply);
+  }
+
+  static void write_throttled(const Service& service, const Decision& decision, Nanos now, RespWriter& reply) {
+    const bool allowed = decision.allowed();
     observe::Answered answered;
     answered.protocol = observe::Protocol::kResp;
     answered.allowed = allowed;
-    service_.traffic->add(answered, service_.clock->wall(context.now()));
+    service.traffic->add(answered, service.clock->wall(now));
     const std::array<std::int64_t, 5> five{
-        allowed ? 0 : 1, decision->limit, decision->remaining,
-        allowed || decision->retry_after == kNever ? -1 : cell_seconds(decision->retry_after),
-        cell_seconds(decision->reset_after)};
+        allowed ? 0 : 1, decision.limit, decision.remaining,
+        allowed || decision.retry_after == kNever ? -1 : cell_seconds(decision.retry_after),
+        cell_seconds(decision.reset_after)};
     reply.integers(five);
   }
 

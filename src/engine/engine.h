@@ -46,6 +46,8 @@ struct EngineOptions {
   // Where cells are, if not in this process; it must outlive all calls, and every node needs the same seed. While it is
   // away, policies do as their on_store_failure says, and cells in this process stand in.
   store::RemoteStore* remote = nullptr;
+  // A check that the remote store denied for now waits in line: have poll() called.
+  std::function<void()> wake{};
 };
 
 // What an operator has set for one agent: any subset of tiers.
@@ -104,8 +106,8 @@ class Engine {
   using Done = std::function<void(const CheckDecision&)>;
   std::uint64_t check_async(const Check& check, const Done& done);
   // The same for askers who would rather not make a `done` before they need one. 0: `decision` is the answer.
-  // kInFlight: a remote store has been asked, which cannot be cancelled and does not take long.
-  static constexpr std::uint64_t kInFlight = ~std::uint64_t{0};
+  // in_flight(): a remote store has been asked, which does not take long; the check may come to wait in line only then.
+  [[nodiscard]] static constexpr bool in_flight(std::uint64_t waiting) noexcept { return (waiting & kInFlight) != 0; }
   std::uint64_t check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
                               absl::FunctionRef<Done()> make_done);
   // True: it was told so. False: it has been answered, or is just being tried and will be answered either way.
@@ -133,6 +135,12 @@ class Engine {
   // CL.THROTTLE: a bucket as redis-cell has it. Different numbers for one key go on from what was used, as they do
   // there. A quantity of 0 looks and charges nothing. An Error: the numbers make no bucket.
   [[nodiscard]] Result<Decision> throttle(Nanos now, std::string_view key, const Gcra& bucket, Units quantity);
+  // The same for askers who would rather not wait for a remote store: nullopt: `done`, which is made only then, will be
+  // told, once, from another thread.
+  using Throttled = std::function<void(const Decision&)>;
+  [[nodiscard]] std::optional<Result<Decision>> throttle_or_wait(Nanos now, std::string_view key, const Gcra& bucket,
+                                                                 Units quantity,
+                                                                 absl::FunctionRef<Throttled()> make_done);
   // Fetches ahead what throttle() of that key will need.
   void expect_throttle(std::string_view key) const noexcept;
   // Any strategy but concurrency; other numbers are another cell.
@@ -233,8 +241,14 @@ class Engine {
   // The plan becomes what this node may admit alone.
   [[nodiscard]] Answered stand_in(Plan& plan, CheckDecision& decision);
   void land(Flight& flight, const Result<store::RemoteStore::Answer>& answer);
+  static constexpr std::uint64_t kInFlight = std::uint64_t{1} << 63;
   // Has a check that was denied for now wait in line. 0: it is denied for good.
-  std::uint64_t queue_up(Nanos now, const Check& check, std::uint64_t kicks, CheckDecision& decision,
+  struct Arrival {
+    Nanos now{0};
+    std::uint64_t kicks = 0;  // before it was judged
+    std::uint64_t id = 0;     // 0: it has none yet
+  };
+  std::uint64_t queue_up(const Arrival& arrival, const Check& check, CheckDecision& decision,
                          absl::FunctionRef<Done()> make_done);
   // One charge that belongs to no policy.
   store::Applied apply_one(const store::Charge& charge, const store::Ask& ask, core::Outcome& outcome);
@@ -283,7 +297,8 @@ class Engine {
   EventSink* sink_;
   store::MemoryStore store_;
   store::RemoteStore* remote_;  // nullptr: store_ has all cells
-  base::Hasher hasher_;         // of the store
+  std::function<void()> wake_;
+  base::Hasher hasher_;  // of the store
   Counters counters_;
   LimitBook book_;
   control::Violations violations_;

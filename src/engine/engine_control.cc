@@ -41,6 +41,7 @@ Engine::Engine(const EngineOptions& options)
               .track_keys = false,
               .seed = options.seed == 0 ? base::random_seed() : options.seed}),
       remote_(options.remote),
+      wake_(options.wake),
       hasher_(store_.hasher()),
       book_(store_, counters_, options.remote != nullptr ? 1 : 0),
       violations_({}),

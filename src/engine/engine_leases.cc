@@ -235,8 +235,9 @@ std::uint64_t Engine::check_async(const Check& check, const Done& done) {
   return waiting;
 }
 
-std::uint64_t Engine::queue_up(Nanos now, const Check& check, std::uint64_t kicks, CheckDecision& decision,
+std::uint64_t Engine::queue_up(const Arrival& arrival, const Check& check, CheckDecision& decision,
                                absl::FunctionRef<Done()> make_done) {
+  const Nanos now = arrival.now;
   Nanos patience = decision.patience_;
   if (check.max_wait > Nanos{0}) patience = std::min(patience, check.max_wait);
   // A wait that cannot end in time is over at once; but a slot may come free at any moment.
@@ -248,6 +249,8 @@ std::uint64_t Engine::queue_up(Nanos now, const Check& check, std::uint64_t kick
   const bool hopeless = decision.retry_after > patience && !may_come_early;
   if (!hopeless) {
     auto waiting = std::make_shared<WaitingRoom::Waiting>();
+    const std::uint64_t id = arrival.id != 0 ? arrival.id : room_.new_id();
+    waiting->id = id;
     waiting->line = decision.line_;
     waiting->check = OwnedCheck(check);
     waiting->done = make_done();
@@ -256,7 +259,7 @@ std::uint64_t Engine::queue_up(Nanos now, const Check& check, std::uint64_t kick
     waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
     waiting->priority = check.priority;
     const std::size_t most = decision.state_->rules->rules.document().queue.max_waiting;
-    if (const std::uint64_t id = room_.add(std::move(waiting), most, kicks)) return id;
+    if (room_.add(std::move(waiting), most, arrival.kicks)) return id;
     decision.why = Why::kQueueFull;
   }
   after_denial(now, check, decision);
@@ -264,7 +267,7 @@ std::uint64_t Engine::queue_up(Nanos now, const Check& check, std::uint64_t kick
 }
 
 bool Engine::cancel(std::uint64_t waiting) {
-  const std::shared_ptr<WaitingRoom::Waiting> taken = room_.take(waiting);
+  const std::shared_ptr<WaitingRoom::Waiting> taken = room_.take(waiting & ~kInFlight);
   if (taken == nullptr) return false;
   CheckDecision decision;
   const Nanos now = clock_->now();

@@ -108,6 +108,33 @@ Result<Decision> Engine::throttle(Nanos now, std::string_view key, const Gcra& b
   return apply_own(now, charge, Use::kCharge);
 }
 
+std::optional<Result<Decision>> Engine::throttle_or_wait(Nanos now, std::string_view key, const Gcra& bucket,
+                                                         Units quantity, absl::FunctionRef<Throttled()> make_done) {
+  if (remote_ == nullptr) [[likely]]
+    return throttle(now, key, bucket, quantity);
+  struct Asked {
+    explicit Asked(const core::CompiledLimit& limit) : live(limit) {}
+    store::LiveLimit live;
+    store::Charge charge;
+    core::Outcome outcome;
+    Throttled done;
+  };
+  const Result<Limit> limit = Limit::gcra(bucket);
+  if (!limit || quantity < 0) return throttle(now, key, bucket, quantity);  // says what is wrong
+  auto asked = std::make_shared<Asked>(core::compile(*limit));
+  asked->charge.key = throttle_cell(hasher_(key));
+  asked->charge.limit = &asked->live;
+  asked->charge.cost = quantity;
+  asked->done = make_done();
+  const store::Ask ask{std::clamp(now, Nanos{0}, kMaxTime), clock_->wall(now), store::Effect::kCharge};
+  remote_->apply({&asked->charge, 1}, ask, {&asked->outcome, 1},
+                 [this, asked, ask](const Result<store::RemoteStore::Answer>& answer) {
+                   if (!answer) (void)store_.apply({&asked->charge, 1}, ask, {&asked->outcome, 1});
+                   asked->done(decision_of(asked->outcome));
+                 });
+  return std::nullopt;
+}
+
 void Engine::expect_throttle(std::string_view key) const noexcept {
   const base::Hash128 cell = throttle_cell(hasher_(key));
   store_.prefetch({&cell, 1}, Strategy::kGcra);

@@ -14,8 +14,7 @@ struct Engine::Flight {
   OwnedCheck check;
   CheckDecision decision;
   Plan plan;
-  Nanos now{0};
-  std::uint64_t kicks = 0;
+  Arrival arrival;
   Done done;
 };
 
@@ -101,9 +100,9 @@ std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision
     flight->check = OwnedCheck(check);
     flight->decision = std::move(decision);
     flight->plan = plan;
-    flight->now = now;
-    flight->kicks = kicks;
+    flight->arrival = {now, kicks, room_.new_id()};
     flight->done = make_done();
+    const std::uint64_t id = flight->arrival.id;
     Flight* asked = flight.release();  // comes back with the answer, which comes exactly once
     remote_->apply(asked->plan.all(), asked->plan.ask,
                    {asked->decision.outcomes.data(), asked->decision.outcomes.size()},
@@ -111,21 +110,24 @@ std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision
                      const std::unique_ptr<Flight> landing(asked);
                      land(*landing, answer);
                    });
-    return kInFlight;
+    return kInFlight | id;
   }
   conclude(now, check, Asker::kMayWait, answered, plan, decision);
   if (!decision.waits || check.peek) return 0;
-  return queue_up(now, check, kicks, decision, make_done);
+  return queue_up({now, kicks, 0}, check, decision, make_done);
 }
 
 void Engine::land(Flight& flight, const Result<RemoteStore::Answer>& answer) {
   const Check& check = flight.check.get();
   const Answered answered =
       answer ? Answered{answer->applied, answer->at, AnsweredBy::kRemote} : stand_in(flight.plan, flight.decision);
-  conclude(flight.now, check, Asker::kMayWait, answered, flight.plan, flight.decision);
+  conclude(flight.arrival.now, check, Asker::kMayWait, answered, flight.plan, flight.decision);
   if (flight.decision.waits && !check.peek) {
     const auto done = [&] { return std::move(flight.done); };
-    if (queue_up(flight.now, check, flight.kicks, flight.decision, done) != 0) return;
+    if (queue_up(flight.arrival, check, flight.decision, done) != 0) {
+      if (wake_) wake_();
+      return;
+    }
   }
   flight.done(flight.decision);
 }

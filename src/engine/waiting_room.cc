@@ -10,15 +10,13 @@ bool WaitingRoom::has_line(const base::Hash128& key, int priority) const {
   return line != lines_.end() && line->second.begin()->first.priority >= priority;
 }
 
-std::uint64_t WaitingRoom::add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks) {
+bool WaitingRoom::add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks) {
   const std::lock_guard guard(mutex_);
-  if (size_.load() >= most) return 0;
-  const std::uint64_t id = ++last_id_;
-  waiting->id = id;
+  if (size_.load() >= most) return false;
   if (kicks_.load() != kicks) waiting->retry_at = Nanos{0};
-  lines_[waiting->line].emplace(Rank{waiting->priority, id}, std::move(waiting));
+  lines_[waiting->line].emplace(Rank{waiting->priority, waiting->id}, std::move(waiting));
   ++size_;
-  return id;
+  return true;
 }
 
 bool WaitingRoom::put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks) {

@@ -44,8 +44,10 @@ class WaitingRoom {
   // How often kick() was called. Read it before judging; whoever joins a line after a kick that came meanwhile is
   // tried again at once, so that no room goes unnoticed.
   [[nodiscard]] std::uint64_t kicks() const noexcept { return kicks_.load(); }
-  // 0: full.
-  [[nodiscard]] std::uint64_t add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks);
+  // In order of arrival, for those who may have to wait.
+  [[nodiscard]] std::uint64_t new_id() noexcept { return ++last_id_; }
+  // False: full. REQUIRES: waiting->id is a new one.
+  [[nodiscard]] bool add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks);
   // Whoever is taken must be told, or put back. One that is being tried just now is not found, but will not be put
   // back.
   [[nodiscard]] std::shared_ptr<Waiting> take(std::uint64_t id);
@@ -77,7 +79,7 @@ class WaitingRoom {
   mutable std::mutex mutex_;
   std::unordered_map<base::Hash128, Line, HashOfHash> lines_;
   std::atomic<std::size_t> size_{0};
-  std::uint64_t last_id_ = 0;
+  std::atomic<std::uint64_t> last_id_{0};
   std::uint64_t trying_ = 0;  // its id
   bool unwanted_ = false;     // and whether somebody has asked to take it
   std::atomic<std::uint64_t> kicks_{0};

@@ -102,6 +102,7 @@ class Running final : public Server {
       Result<std::uint64_t> seed = open_shared();
       if (!seed) return std::move(seed).error();
       options.remote = shared_.get();
+      options.wake = [this] { keeper_->wake(); };
       options.seed = *seed;
     }
     options.max_cells = config_.max_cells;
@@ -225,6 +226,17 @@ class Running final : public Server {
     });
   }
 
+  [[nodiscard]] api::SharedStoreFacts shared_facts() const {
+    const store::redis::LeasedStore::Totals leases = shared_->leases();
+    return {.up = shared_->is_up(),
+            .nodes = spread_->nodes(),
+            .unsent = spread_->unsent(),
+            .leased_units = leases.units,
+            .blocks = leases.blocks,
+            .asked = leases.strict,
+            .clock_offset = shared_->clock_offset()};
+  }
+
   void leave_others() {
     if (shared_ == nullptr) return;
     shared_->end_ticks();  // which look at who else is there
@@ -296,7 +308,10 @@ class Running final : public Server {
     for (const net::Listener& listener : listeners) options.listeners.push_back(listener.name);
     options.io_counts = [this](std::string_view name) { return io_->counts(name); };
     options.started = wall;
-    if (shared_ != nullptr) options.ready = [this] { return shared_->ready(); };
+    if (shared_ != nullptr) {
+      options.ready = [this] { return shared_->ready(); };
+      options.shared_store = [this] { return shared_facts(); };
+    }
     options.max_cells = config_.max_cells;
     agents_ = std::make_shared<api::AgentRegistry>();
     options.websocket = api::make_websocket_upgrade(service_, agents_);

@@ -91,7 +91,8 @@ class RemoteEngine : public testing::Test {
 
   ManualClock clock{seconds{1'000'000}};
   FakeRemote remote{clock};
-  Engine engine{{.clock = &clock, .seed = 1, .remote = &remote}};
+  int wakes = 0;
+  Engine engine{{.clock = &clock, .seed = 1, .remote = &remote, .wake = [this] { ++wakes; }}};
 };
 
 constexpr std::string_view kTen = R"(
@@ -117,9 +118,9 @@ TEST_F(RemoteEngine, AnswersWhenTheStoreDoes) {
       EXPECT_EQ(decided.remaining, 9);
     };
   });
-  EXPECT_EQ(waiting, Engine::kInFlight);
+  EXPECT_TRUE(Engine::in_flight(waiting));
   EXPECT_EQ(answers, 0);
-  EXPECT_FALSE(engine.cancel(waiting));
+  EXPECT_FALSE(engine.cancel(waiting));  // it will be answered either way
   remote.answer_all();
   EXPECT_EQ(answers, 1);
   EXPECT_TRUE(allowed);
@@ -276,11 +277,45 @@ TEST_F(RemoteEngine, ACheckThatMayQueueWaitsForRoomThere) {
       EXPECT_EQ(decided.waited, seconds{60});
     };
   });
-  EXPECT_EQ(waiting, Engine::kInFlight);
+  EXPECT_TRUE(Engine::in_flight(waiting));
   EXPECT_EQ(engine.waiting(), 1U);
+  EXPECT_EQ(wakes, 1);
   clock.advance(seconds{60});
   (void)engine.poll();
   EXPECT_EQ(answers, 1);
+}
+
+TEST_F(RemoteEngine, AnAskerWhoIsGoneLeavesTheLineByTheNumberItWasGivenInFlight) {
+  load(with("behavior: queue\n    max_wait: 90s"));
+  EXPECT_EQ(admitted(10), 10);
+  CheckDecision decision;
+  Why why = Why::kPassed;
+  const std::uint64_t waiting = engine.check_or_wait(clock.now(), check_of("a"), decision, [&]() -> Engine::Done {
+    return [&](const CheckDecision& decided) { why = decided.why; };
+  });
+  EXPECT_TRUE(engine.cancel(waiting));
+  EXPECT_EQ(why, Why::kCancelled);
+  EXPECT_EQ(engine.waiting(), 0U);
+}
+
+TEST_F(RemoteEngine, AThrottledAskerIsToldWhenTheStoreAnswers) {
+  const Gcra bucket{.max_burst = 0, .count = 1, .period = seconds{60}};
+  std::vector<bool> told;
+  const auto ask = [&] {
+    return engine.throttle_or_wait(clock.now(), "k", bucket, 1, [&]() -> Engine::Throttled {
+      return [&](const Decision& decision) { told.push_back(decision.allowed()); };
+    });
+  };
+  remote.holds_back = true;
+  EXPECT_FALSE(ask());
+  EXPECT_FALSE(ask());
+  EXPECT_TRUE(told.empty());
+  remote.answer_all();
+  EXPECT_EQ(told, (std::vector<bool>{true, false}));
+  remote.holds_back = false;
+  remote.away = true;
+  EXPECT_FALSE(ask());
+  EXPECT_EQ(told, (std::vector<bool>{true, false, true}));  // its own cells stand in
 }
 
 TEST_F(RemoteEngine, BucketsThatAskersNameAreThereToo) {
