@@ -103,7 +103,7 @@ class Running final : public Server {
       if (!seed) return std::move(seed).error();
       options.remote = shared_.get();
       options.wake = [this] { keeper_->wake(); };
-      options.seed = *seed;
+      options.seed = seed_ = *seed;
     }
     options.max_cells = config_.max_cells;
     options.at_cap = config_.at_cap;
@@ -214,8 +214,9 @@ class Running final : public Server {
   }
 
   void join_others() {
-    spread_ = std::make_unique<Spread>(shared_->caller(), service_, *policies_,
-                                       SpreadOptions{.prefix = config_.store.prefix, .node = shared_->node()});
+    spread_ =
+        std::make_unique<Spread>(shared_->caller(), service_, *policies_,
+                                 SpreadOptions{.prefix = config_.store.prefix, .node = shared_->node(), .seed = seed_});
     service_.load_reported = [this](std::optional<double> load) { spread_->load_reported(load); };
     spread_->start();
     shared_->start([this] {
@@ -375,6 +376,7 @@ class Running final : public Server {
   std::unique_ptr<Repeating> snapshots_;
   std::unique_ptr<control::ReloadThread> watch_;
   std::unique_ptr<Spread> spread_;
+  std::uint64_t seed_ = 0;  // with a shared store: of all hashes
   double local_share_ = 1;  // of the shared store's thread
   bool stopped_ = false;
 };

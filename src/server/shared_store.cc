@@ -36,6 +36,8 @@ std::string made_up_name() { return fmt::format("{:016x}", base::random_seed());
 
 }  // namespace
 
+std::string seed_key(const std::string& prefix) { return prefix + "{control}:seed"; }
+
 Result<std::unique_ptr<SharedStore>> SharedStore::open(const StoreConfig& config, observe::Notices& notices,
                                                        const Clock& clock) {
   Result<store::redis::Url> url = store::redis::parse_url(config.url);
@@ -73,7 +75,7 @@ Result<std::uint64_t> SharedStore::seed(Nanos at_most) {
     return Error{ErrorCode::kIo, fmt::format("store: Redis must be there when a server first meets it: {}", why), true};
   };
   if (!client_->wait_until_up(at_most)) return unreachable(client_->why());
-  const std::string key = config_.prefix + "{control}:seed";
+  const std::string key = seed_key(config_.prefix);
   const std::string fresh = std::to_string(base::random_seed());
   Result<std::uint64_t> seed = unreachable("it did not answer");
   const auto say = [&](std::initializer_list<std::string_view> words) {

@@ -19,6 +19,9 @@
 
 namespace headgate::server {
 
+// Under which the seed of all hashes lies in Redis.
+[[nodiscard]] std::string seed_key(const std::string& prefix);
+
 class SharedStore final : public store::RemoteStore, private store::redis::Observer {
  public:
   // Connects, and returns without waiting for that. `notices` and `clock` outlive it.

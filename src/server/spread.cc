@@ -9,6 +9,7 @@
 
 #include "api/http_api.h"
 #include "observe/log.h"
+#include "server/shared_store.h"
 #include "server/spread_scripts.h"
 
 namespace headgate::server {
@@ -89,7 +90,8 @@ Spread::Spread(store::redis::Caller& redis, api::Service& service, api::Policies
       options_(std::move(options)),
       fields_key_(options_.prefix + "{control}:fields"),
       version_key_(options_.prefix + "{control}:version"),
-      nodes_key_(options_.prefix + "{control}:nodes") {
+      nodes_key_(options_.prefix + "{control}:nodes"),
+      seed_key_(seed_key(options_.prefix)) {
   service_.database->listen([this](std::span<const state::Setting> settings) { changed(settings); });
 }
 
@@ -167,16 +169,25 @@ bool Spread::step() {
 }
 
 bool Spread::beat(std::int64_t& version) {
-  const std::array<std::string_view, 2> keys{version_key_, nodes_key_};
-  const std::array<std::string, 2> arguments{options_.node, std::to_string(options_.gone_after.count() / 1000)};
+  const std::array<std::string_view, 3> keys{version_key_, nodes_key_, seed_key_};
+  const std::string seed = std::to_string(options_.seed);
+  const std::array<std::string, 3> arguments{options_.node, std::to_string(options_.gone_after.count() / 1000), seed};
   std::int64_t nodes = 0;
+  bool same_seed = true;
   const bool good = ask(redis_, script_call(beat_script(), keys, arguments), [&](const Reply& reply) {
-    if (reply.size() != 2 || !reply[0].is_integer() || !reply[1].is_integer()) return false;
+    if (reply.size() != 3 || !reply[0].is_integer() || !reply[1].is_integer() || !reply[2].is_text()) return false;
     version = reply[0].integer();
     nodes = reply[1].integer();
+    same_seed = reply[2].text() == seed;
     return true;
   });
   if (!good) return false;
+  if (!same_seed && !std::exchange(estranged_, true)) {
+    const char* text =
+        "other servers of this store hash keys by another seed, so limits are not shared with them: restart this one";
+    log(LogLevel::kError, text);
+    service_.notices->tell({.kind = "store_problem", .time = wall(), .text = text});
+  }
   const auto heard = static_cast<std::size_t>(std::max<std::int64_t>(nodes, 1));
   nodes_.store(heard, std::memory_order_relaxed);
   return true;

@@ -28,7 +28,8 @@ namespace headgate::server {
 
 struct SpreadOptions {
   std::string prefix = "headgate:";
-  std::string node;  // unlike any other's
+  std::string node;        // unlike any other's
+  std::uint64_t seed = 0;  // of all hashes: the same on every node
   Nanos every{std::chrono::milliseconds{200}};
   // A node that has said nothing for so long is not counted any more.
   Nanos gone_after{std::chrono::seconds{5}};
@@ -77,6 +78,7 @@ class Spread {
   const std::string fields_key_;
   const std::string version_key_;
   const std::string nodes_key_;
+  const std::string seed_key_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -87,6 +89,7 @@ class Spread {
   std::map<std::string, std::int64_t> seen_;  // versions of fields; the thread's own, as all below
   std::int64_t newest_ = 0;
   bool handed_on_ = false;
+  bool estranged_ = false;  // others have another seed
   std::atomic<std::size_t> nodes_{1};
   std::thread thread_;
 };

@@ -10,7 +10,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 redis.call('ZADD', KEYS[2], string.format('%.0f', now), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now - ARGV[2]))
-return {tonumber(redis.call('GET', KEYS[1]) or 0), redis.call('ZCARD', KEYS[2])}
+redis.call('SET', KEYS[3], ARGV[3], 'NX')
+return {tonumber(redis.call('GET', KEYS[1]) or 0), redis.call('ZCARD', KEYS[2]), redis.call('GET', KEYS[3])}
 )lua";
 
 constexpr std::string_view kPut = R"lua(

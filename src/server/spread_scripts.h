@@ -7,8 +7,8 @@
 
 namespace headgate::server {
 
-// KEYS: version, nodes. ARGV: this node, how many microseconds a silent node is counted. Gives the newest version and
-// how many nodes there are.
+// KEYS: version, nodes, seed. ARGV: this node, how many microseconds a silent node is counted, this node's seed, which
+// is put back where Redis has forgotten it. Gives the newest version, how many nodes there are, and the seed.
 [[nodiscard]] const store::redis::Script& beat_script();
 // KEYS: fields, version. ARGV: this node, then for each field its name, the version of it that was seen, and "=" with
 // its value or "-". Gives for each the version it was written under, or 0 where a newer one was there.
