@@ -77,6 +77,7 @@ class Line final : public RemoteStore, public store::redis::Caller {
   void refund(const Charge& charge, Nanos charged_at, Told told) override;
   void release(const Charge&, LeaseId, Told) override {}
   void renew(const Charge&, LeaseId, Told) override {}
+  [[nodiscard]] Nanos now_approx() const noexcept override { return {}; }
   void call(Command command, store::redis::Caller::Done done) override;
 
  private:

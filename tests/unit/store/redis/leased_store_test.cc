@@ -46,6 +46,7 @@ class Line final : public RemoteStore, public Caller {
   }
   void release(const Charge&, LeaseId, Told) override {}
   void renew(const Charge&, LeaseId, Told) override {}
+  [[nodiscard]] Nanos now_approx() const noexcept override { return {}; }
   void call(Command command, Caller::Done done) override {
     send([this, command = std::move(command), done] {
       if (cut) return done(Error{ErrorCode::kIo, "cut", true});
@@ -342,6 +343,7 @@ class CarriedLine final : public RemoteStore, public Caller {
   }
   void release(const Charge&, LeaseId, Told) override {}
   void renew(const Charge&, LeaseId, Told) override {}
+  [[nodiscard]] Nanos now_approx() const noexcept override { return {}; }
   void call(Command command, Caller::Done done) override {
     send([=, this] { line_.call(command, done); });
   }
