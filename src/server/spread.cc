@@ -163,7 +163,7 @@ void Spread::hand_on_own() {
 bool Spread::step() {
   std::int64_t version = 0;
   if (!beat(version)) return false;
-  if (version != newest_ && !fetch()) return false;
+  if ((version != newest_ || version < highest_) && !fetch()) return false;
   if (!std::exchange(handed_on_, true)) hand_on_own();
   return send();
 }
@@ -219,7 +219,7 @@ bool Spread::fetch() {
   });
   if (!good) return false;
   // A Redis that was emptied counts from the start: what this node has is handed on again.
-  if (newest < newest_) {
+  if (newest < highest_) {
     log(LogLevel::kWarn, "Redis has forgotten what operators had set; this node hands its own on again");
     seen_.clear();
     handed_on_ = false;
@@ -229,7 +229,7 @@ bool Spread::fetch() {
   for (const auto& [name, field] : fields) {
     if (field.version > seen_[name]) apply(name, field);
   }
-  newest_ = newest;
+  newest_ = highest_ = newest;
   return true;
 }
 
@@ -332,6 +332,7 @@ bool Spread::send() {
         continue;  // fetch() finds the one that won
       }
       seen_[name] = written[i];
+      highest_ = std::max(highest_, written[i]);
       last_[name] = value;
       const auto mine = unsent_.find(name);
       if (mine != unsent_.end() && mine->second == value) unsent_.erase(mine);

@@ -87,7 +87,8 @@ class Spread {
   bool ending_ = false;
 
   std::map<std::string, std::int64_t> seen_;  // versions of fields; the thread's own, as all below
-  std::int64_t newest_ = 0;
+  std::int64_t newest_ = 0;                   // of what was fetched
+  std::int64_t highest_ = 0;                  // that was heard of: what this node wrote itself, too
   bool handed_on_ = false;
   bool estranged_ = false;  // others have another seed
   std::atomic<std::size_t> nodes_{1};

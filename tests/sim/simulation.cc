@@ -152,7 +152,7 @@ class World {
   }
 
   [[nodiscard]] Agenda& agenda() noexcept { return agenda_; }
-  [[nodiscard]] test::FakeRedis& redis() noexcept { return redis_; }
+  [[nodiscard]] test::LeaseRedis& redis() noexcept { return redis_; }
   // What a check of its own was charged is admitted then and there; a block is not, until it is used.
   void charged(const Charge& charge) {
     if (charge.counted) {
@@ -289,7 +289,7 @@ class World {
   const Scenario scenario_;
   std::mt19937_64 random_;
   Agenda agenda_;
-  test::FakeRedis redis_;
+  test::LeaseRedis redis_;
   const core::CompiledLimit compiled_;
   const store::LiveLimit live_;
   store::redis::LeaseSettings settings_;

@@ -33,9 +33,9 @@ inline std::vector<std::string> words_of(std::string_view wire) {
   return words;
 }
 
-class FakeRedis {
+class LeaseRedis {
  public:
-  FakeRedis() : store_({.max_cells = 4096, .seed = 1}) {}
+  LeaseRedis() : store_({.max_cells = 4096, .seed = 1}) {}
 
   store::Applied apply(std::span<const store::Charge> charges, store::Ask ask, std::span<core::Outcome> outcomes,
                        Nanos now) {

@@ -81,7 +81,7 @@ inline redis::Command command_of(const std::vector<std::string_view>& words, std
   return command;
 }
 
-struct Answer {
+struct RedisAnswer {
   bool ok = false;
   std::string text;  // the reply, an array's elements with blanks between them; or what is wrong
   bool transient = false;
@@ -96,25 +96,27 @@ inline std::string text_of(const redis::Reply& reply) {
   return text;
 }
 
-inline Answer answer_of(const Result<redis::Reply>& result) {
+inline RedisAnswer answer_of(const Result<redis::Reply>& result) {
   if (!result) return {false, result.error().message, result.error().transient};
   return {true, text_of(*result), false};
 }
 
-inline std::future<Answer> begin(redis::Client& client, redis::Command command) {
-  auto promise = std::make_shared<std::promise<Answer>>();
-  std::future<Answer> future = promise->get_future();
+inline std::future<RedisAnswer> begin(redis::Client& client, redis::Command command) {
+  auto promise = std::make_shared<std::promise<RedisAnswer>>();
+  std::future<RedisAnswer> future = promise->get_future();
   client.call(std::move(command),
               [promise](const Result<redis::Reply>& result) { promise->set_value(answer_of(result)); });
   return future;
 }
 
-inline Answer carry(redis::Client& client, redis::Command command) { return begin(client, std::move(command)).get(); }
-inline Answer ask(redis::Client& client, const std::vector<std::string_view>& words) {
+inline RedisAnswer carry(redis::Client& client, redis::Command command) {
+  return begin(client, std::move(command)).get();
+}
+inline RedisAnswer ask(redis::Client& client, const std::vector<std::string_view>& words) {
   return carry(client, command_of(words));
 }
 // By the slot of the second word, which is the key.
-inline Answer ask_key(redis::Client& client, const std::vector<std::string_view>& words) {
+inline RedisAnswer ask_key(redis::Client& client, const std::vector<std::string_view>& words) {
   return carry(client, command_of(words, redis::slot_of(words.at(1))));
 }
 

@@ -356,7 +356,8 @@ TEST(WaitingRoom, OneThatIsCancelledWhileItIsTriedIsNotPutBack) {
   for (std::uint64_t& id : ids) {
     auto waiting = std::make_shared<engine::WaitingRoom::Waiting>();
     waiting->deadline = kMaxTime;
-    id = room.add(waiting, 10, room.kicks());
+    id = waiting->id = room.new_id();
+    ASSERT_TRUE(room.add(waiting, 10, room.kicks()));
   }
   auto taken = room.take_first_due(Nanos{10});
   ASSERT_EQ(taken->id, ids[0]);
@@ -375,7 +376,8 @@ TEST(WaitingRoom, AKickThatComesWhileOneIsTriedIsNotLost) {
   auto waiting = std::make_shared<engine::WaitingRoom::Waiting>();
   waiting->deadline = kMaxTime;
   waiting->retry_at = Nanos{10};
-  ASSERT_NE(room.add(waiting, 10, room.kicks()), 0U);
+  waiting->id = room.new_id();
+  ASSERT_TRUE(room.add(waiting, 10, room.kicks()));
   EXPECT_EQ(room.next_due(), Nanos{10});
   std::uint64_t kicks = room.kicks();
   auto taken = room.take_first_due(Nanos{10});
@@ -396,7 +398,8 @@ TEST(WaitingRoom, AKickThatComesWhileOneIsTriedIsNotLost) {
   late->line = {7, 7};
   late->deadline = kMaxTime;
   late->retry_at = Nanos{2000};
-  ASSERT_NE(room.add(late, 10, kicks), 0U);
+  late->id = room.new_id();
+  ASSERT_TRUE(room.add(late, 10, kicks));
   EXPECT_EQ(room.next_due(), Nanos{0});
 }
 

@@ -98,7 +98,7 @@ class RemoteEngine : public testing::Test {
 constexpr std::string_view kTen = R"(
 policies:
   - id: ten
-    match: {operation: op}
+    match: {operations: [op]}
     key: [agent]
     limit: {strategy: sliding_window, limit: 10, window: 60s}
 )";
@@ -186,7 +186,7 @@ TEST_F(RemoteEngine, ALocalShareIsAtLeastOne) {
 TEST_F(RemoteEngine, AClosedPolicyKeepsTheOthersFromBeingCharged) {
   load(std::string(kTen) + R"(
   - id: shut
-    match: {operation: op}
+    match: {operations: [op]}
     key: [agent]
     limit: {strategy: fixed_window, limit: 100, window: 60s}
     on_store_failure: closed

@@ -50,7 +50,7 @@ TEST(RedisClient, AnswersAnErrorReplyWithTheServersOwnWords) {
   ASSERT_TRUE(client->wait_until_up(10s));
   ask(*client, {"SET", "a", "1"});
   for (int i = 0; i < 3; ++i) {
-    const Answer answer = ask(*client, {"LPUSH", "a", "1"});
+    const RedisAnswer answer = ask(*client, {"LPUSH", "a", "1"});
     EXPECT_FALSE(answer.ok);
     EXPECT_FALSE(answer.transient);
     EXPECT_THAT(answer.text, StartsWith("WRONGTYPE "));
@@ -137,7 +137,7 @@ TEST(RedisClient, SignsInAsAnAclUser) {
   const auto client = client_for(options_for("redis://gate:pw@" + server.address()), &witness);
   ASSERT_TRUE(client->wait_until_up(10s)) << client->why();
   EXPECT_EQ(ask(*client, {"SET", "hg:a", "1"}).text, "OK");
-  const Answer denied = ask(*client, {"SET", "other", "1"});
+  const RedisAnswer denied = ask(*client, {"SET", "other", "1"});
   EXPECT_THAT(denied.text, StartsWith("NOPERM "));
   EXPECT_FALSE(denied.transient);
   EXPECT_FALSE(ask(*client, {"FLUSHALL"}).ok);
@@ -157,9 +157,9 @@ TEST(RedisClient, LoadsAScriptWhereItIsNotKnown) {
   EXPECT_EQ(run().get().text, "k 7");
   for (int round = 0; round < 3; ++round) {
     EXPECT_EQ(server.ask({"SCRIPT", "FLUSH"}), "OK");
-    std::vector<std::future<Answer>> answers;
+    std::vector<std::future<RedisAnswer>> answers;
     for (int i = 0; i < 100; ++i) answers.push_back(run());
-    for (std::future<Answer>& answer : answers) EXPECT_EQ(answer.get().text, "k 7");
+    for (std::future<RedisAnswer>& answer : answers) EXPECT_EQ(answer.get().text, "k 7");
   }
   EXPECT_EQ(server.ask({"SCRIPT", "EXISTS", script.sha1}), "1");
 }
@@ -171,14 +171,14 @@ TEST(RedisClient, LoadsAScriptOnceForManyCallsAndNotTwiceForOne) {
   const auto client = client_for(options_for(server.url()));
   ASSERT_TRUE(client->wait_until_up(10s));
   server.stop();  // so that all of them are under way before the first is answered
-  std::vector<std::future<Answer>> answers;
+  std::vector<std::future<RedisAnswer>> answers;
   for (int i = 0; i < 200; ++i) {
     redis::Command command = command_of({"EVALSHA", script.sha1, "0"});
     command.script = &script;
     answers.push_back(begin(*client, std::move(command)));
   }
   server.cont();
-  for (std::future<Answer>& answer : answers) EXPECT_EQ(answer.get().text, "1");
+  for (std::future<RedisAnswer>& answer : answers) EXPECT_EQ(answer.get().text, "1");
   const std::string stats = server.ask({"INFO", "commandstats"});
   const auto at = stats.find("cmdstat_script|load:calls=");
   ASSERT_NE(at, std::string::npos) << stats;
@@ -204,7 +204,7 @@ TEST(RedisClient, RefusesMoreCallsThanItMayHold) {
   const auto client = client_for(options);
   ASSERT_TRUE(client->wait_until_up(10s));
   server.stop();
-  std::vector<std::future<Answer>> answers;
+  std::vector<std::future<RedisAnswer>> answers;
   for (int i = 0; i < 11; ++i) answers.push_back(begin(*client, command_of({"PING"})));
   EXPECT_EQ(answers.back().get().text, "redis: 10 calls wait already");
   server.cont();
@@ -217,7 +217,7 @@ TEST(RedisClient, AnswersWhatIsOutstandingWhenItGoes) {
   auto client = client_for(options_for(server.url()));
   ASSERT_TRUE(client->wait_until_up(10s));
   server.stop();
-  std::future<Answer> answer = begin(*client, command_of({"PING"}));
+  std::future<RedisAnswer> answer = begin(*client, command_of({"PING"}));
   client.reset();
   EXPECT_FALSE(answer.get().ok);
   server.cont();
@@ -251,10 +251,10 @@ TEST(RedisClientThreads, ShareAPipelineAndGetEachItsOwnAnswer) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
-        std::vector<std::pair<std::string, std::future<Answer>>> calls;
+        std::vector<std::pair<std::string, std::future<RedisAnswer>>> calls;
         for (int i = 0; i < 1000; ++i) {
           std::string text = std::to_string(t) + ":" + std::to_string(i);
-          std::future<Answer> answer = begin(*client, command_of({"ECHO", text}));
+          std::future<RedisAnswer> answer = begin(*client, command_of({"ECHO", text}));
           calls.emplace_back(std::move(text), std::move(answer));
         }
         for (auto& [text, answer] : calls) right += answer.get().text == text ? 1 : 0;
@@ -278,7 +278,7 @@ TEST(RedisClientThreads, MayCallFromAnAnswer) {
   RedisServer server;
   const auto client = client_for(options_for(server.url()));
   ASSERT_TRUE(client->wait_until_up(10s));
-  std::promise<Answer> last;
+  std::promise<RedisAnswer> last;
   client->call(command_of({"INCR", "n"}), [&](const Result<redis::Reply>& /*first*/) {
     client->call(command_of({"INCR", "n"}),
                  [&](const Result<redis::Reply>& second) { last.set_value(answer_of(second)); });

@@ -115,7 +115,7 @@ TEST(RedisCluster, AClusterThatIsDownIsNamed) {
   const auto client = client_for(options_for(cluster.url()), &witness);
   ASSERT_TRUE(client->wait_until_up(10s)) << client->why();
   cluster.server(2).kill();
-  Answer answer;
+  RedisAnswer answer;
   ASSERT_TRUE(eventually([&] {
     answer = ask_key(*client, {"SET", key_of(cluster, 0), "1"});
     return answer.text.starts_with("CLUSTERDOWN ");
@@ -161,7 +161,7 @@ TEST(RedisCluster, AMovedLoopEndsAndIsNamedOnce) {
   const auto client = client_for(options_for("redis+cluster://" + liar.fake().address()), &witness);
   ASSERT_TRUE(client->wait_until_up(10s)) << client->why();
   for (int i = 1; i <= 3; ++i) {
-    const Answer answer = carry(*client, command_of({"GET", "a"}, 100));
+    const RedisAnswer answer = carry(*client, command_of({"GET", "a"}, 100));
     EXPECT_THAT(answer.text, StartsWith("MOVED loop: sent on 5 times, at last by redis 127.0.0.1:"));
     EXPECT_EQ(liar.asked, 6 * i);
   }
@@ -172,7 +172,7 @@ TEST(RedisCluster, AServerThatIsSentToAndNotThereIsAnError) {
   Liar liar(free_port());
   const auto client = client_for(options_for("redis+cluster://" + liar.fake().address()));
   ASSERT_TRUE(client->wait_until_up(10s)) << client->why();
-  const Answer answer = carry(*client, command_of({"GET", "a"}, 100));
+  const RedisAnswer answer = carry(*client, command_of({"GET", "a"}, 100));
   EXPECT_THAT(answer.text, HasSubstr("connection refused"));
   // The map, looked at again, has only the one server.
   EXPECT_TRUE(client->wait_until_up(10s)) << client->why();

@@ -66,7 +66,7 @@ TEST_F(RedisTls, CarriesCommands) {
   const std::string large(1'000'000, 'x');  // many records
   EXPECT_EQ(ask(*client, {"SET", "a", large}).text, "OK");
   EXPECT_EQ(ask(*client, {"GET", "a"}).text, large);
-  std::vector<std::future<Answer>> answers;
+  std::vector<std::future<RedisAnswer>> answers;
   for (int i = 0; i < 1000; ++i) answers.push_back(begin(*client, command_of({"ECHO", std::to_string(i)})));
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(answers[static_cast<std::size_t>(i)].get().text, std::to_string(i));
 }

@@ -33,8 +33,8 @@ TEST(RedisTrouble, ACallThatIsNotAnsweredInTimeIsAnErrorAndItsLateReplyIsDropped
   ASSERT_TRUE(client->wait_until_up(10s));
   ASSERT_TRUE(comes_back(*client));
   server.stop();
-  std::future<Answer> late = begin(*client, command_of({"ECHO", "late"}));
-  const Answer answer = late.get();
+  std::future<RedisAnswer> late = begin(*client, command_of({"ECHO", "late"}));
+  const RedisAnswer answer = late.get();
   EXPECT_FALSE(answer.ok);
   EXPECT_TRUE(answer.transient);
   EXPECT_EQ(answer.text, "redis " + server.address() + " did not answer within 50 ms");
@@ -78,9 +78,9 @@ TEST(RedisTrouble, FiveLateAnswersInARowOpenTheCircuit) {
   ASSERT_TRUE(client->wait_until_up(10s));
   ASSERT_TRUE(eventually([&] { return witness.clocks() > 0; }));
   server.stop();
-  std::vector<std::future<Answer>> answers;
+  std::vector<std::future<RedisAnswer>> answers;
   for (int i = 0; i < 5; ++i) answers.push_back(begin(*client, command_of({"PING"})));
-  for (std::future<Answer>& answer : answers) EXPECT_FALSE(answer.get().ok);
+  for (std::future<RedisAnswer>& answer : answers) EXPECT_FALSE(answer.get().ok);
   ASSERT_TRUE(eventually([&] { return !witness.downs().empty(); }));
   EXPECT_THAT(witness.downs(), ElementsAre(HasSubstr("5 calls in a row were not answered in time")));
   server.cont();
@@ -106,7 +106,7 @@ TEST(RedisTrouble, AKilledServerIsFoundAgain) {
   ASSERT_TRUE(client->wait_until_up(10s));
   server.kill();
   ASSERT_TRUE(eventually([&] { return client->state() == State::kDown; }));
-  const Answer answer = ask(*client, {"PING"});
+  const RedisAnswer answer = ask(*client, {"PING"});
   EXPECT_FALSE(answer.ok);
   EXPECT_TRUE(answer.transient);
   EXPECT_THAT(answer.text, StartsWith("redis " + server.address() + ": "));
@@ -126,7 +126,7 @@ TEST(RedisTrouble, WhatIsUnderWayWhenTheServerDiesIsAnsweredWithAnError) {
   const auto client = client_for(options);
   ASSERT_TRUE(client->wait_until_up(10s));
   server.stop();
-  std::future<Answer> answer = begin(*client, command_of({"PING"}));
+  std::future<RedisAnswer> answer = begin(*client, command_of({"PING"}));
   server.kill();
   ASSERT_EQ(answer.wait_for(10s), std::future_status::ready);
   EXPECT_FALSE(answer.get().ok);
@@ -210,7 +210,7 @@ TEST(RedisTrouble, AServerWithoutMemoryIsNamedOnceAndStaysUp) {
   const auto client = client_for(options_for(server.url()), &witness);
   ASSERT_TRUE(client->wait_until_up(10s));
   for (int i = 0; i < 20; ++i) {
-    const Answer answer = ask(*client, {"SET", "a", "1"});
+    const RedisAnswer answer = ask(*client, {"SET", "a", "1"});
     EXPECT_THAT(answer.text, StartsWith("OOM "));
     EXPECT_TRUE(answer.transient);
   }
@@ -226,7 +226,7 @@ TEST(RedisTrouble, AServerThatBecomesAReplicaIsLeftUntilItIsTheMasterAgain) {
   const auto client = client_for(options_for(server.url()), &witness);
   ASSERT_TRUE(client->wait_until_up(10s));
   server.ask({"REPLICAOF", "127.0.0.1", std::to_string(free_port())});
-  const Answer answer = ask(*client, {"SET", "a", "1"});
+  const RedisAnswer answer = ask(*client, {"SET", "a", "1"});
   EXPECT_THAT(answer.text, StartsWith("READONLY "));
   EXPECT_TRUE(answer.transient);
   ASSERT_TRUE(eventually([&] { return client->state() == State::kDown; }));
@@ -243,7 +243,7 @@ TEST(RedisTrouble, ABusyServerIsLeftAloneUntilItIsDone) {
   Options options = options_for(server.url());
   const auto client = client_for(options, &witness);
   ASSERT_TRUE(client->wait_until_up(10s));
-  std::future<Answer> endless = begin(*client, command_of({"EVAL", "while true do end", "0"}));
+  std::future<RedisAnswer> endless = begin(*client, command_of({"EVAL", "while true do end", "0"}));
   // Through another connection, since this one's commands wait for their turn.
   const auto other = client_for(options, &witness);
   ASSERT_TRUE(eventually([&] { return ask(*other, {"PING"}).text.starts_with("BUSY "); }));
@@ -289,7 +289,7 @@ TEST(RedisTrouble, AClusterWithoutAClusterUrlIsSaidSo) {
   Witness witness;
   const auto client = client_for(options_for("redis://" + fake.address()), &witness);
   ASSERT_TRUE(client->wait_until_up(10s));
-  const Answer answer = ask(*client, {"GET", "a"});
+  const RedisAnswer answer = ask(*client, {"GET", "a"});
   EXPECT_THAT(answer.text, StartsWith("MOVED 3999 127.0.0.1:6381 (this server is part of a cluster"));
   EXPECT_EQ(witness.told("MOVED"), 1);
 }

@@ -6,8 +6,8 @@
 #include <random>
 #include <set>
 
-#include "support/lease_redis.h"
 #include "support/lease_records.h"
+#include "support/lease_redis.h"
 #include "support/plain_caller.h"
 #include "support/redis_server.h"
 

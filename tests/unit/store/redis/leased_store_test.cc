@@ -20,7 +20,7 @@ using Verdict = LeasedStore::Verdict;
 // A line to a store in memory. Messages wait until they are let through, and then fail if the line is cut.
 class Line final : public RemoteStore, public Caller {
  public:
-  Line(test::FakeRedis& redis, const ManualClock& clock) : redis_(redis), clock_(clock) {}
+  Line(test::LeaseRedis& redis, const ManualClock& clock) : redis_(redis), clock_(clock) {}
 
   void apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes,
              RemoteStore::Done done) override {
@@ -76,7 +76,7 @@ class Line final : public RemoteStore, public Caller {
     if (!held) let_through();
   }
 
-  test::FakeRedis& redis_;
+  test::LeaseRedis& redis_;
   const ManualClock& clock_;
   std::deque<std::function<void()>> waiting_;
 };
@@ -122,7 +122,7 @@ class LeasedStoreTest : public testing::Test {
   }
 
   ManualClock clock_{100s};
-  test::FakeRedis redis_;
+  test::LeaseRedis redis_;
   Line line_{redis_, clock_};
   LiveLimit limit_{core::compile(*Limit::sliding_window({1000, 60s, 0}))};
   LeaseSettings settings_;
