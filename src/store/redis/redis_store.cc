@@ -50,7 +50,7 @@ class RedisStore::Call {
   // Deletes itself once it has answered.
   void start() {
     for (std::size_t i = 0; i < charges_.size(); ++i) {
-      planned_.push_back(plan(charges_[i]));
+      planned_.push_back(plan(charges_[i], charges_[i].limit->current()));
       keys_.push_back(store_.key_of(charges_[i].key));
       if (const auto can = countable(planned_[i].limit); !can) return end(can.error());
     }
@@ -68,10 +68,9 @@ class RedisStore::Call {
   [[nodiscard]] RedisStore& store() noexcept { return store_; }
 
  private:
-  [[nodiscard]] Planned plan(const Charge& charge) const {
-    const std::uint32_t generation = charge.limit->generation();
+  [[nodiscard]] Planned plan(const Charge& charge, const core::CompiledLimit& limit) const {
     Planned planned;
-    planned.limit = as_counted(charge.limit->entry(generation).limit);
+    planned.limit = as_counted(limit);
     planned.shape = shape_of(planned.limit);
     planned.also = store_.foreign_shape(planned.shape);
     planned.never = charge.cost > planned.limit.most;
@@ -153,7 +152,7 @@ class RedisStore::Call {
   }
 
   void bring_up_to_date(std::size_t i, std::string_view raw, Nanos now) {
-    const LiveLimit& live = *charges_[i].limit;
+    const LiveLimit live(*charges_[i].limit);
     const auto shape = shape_in(live.strategy(), raw);
     if (!shape) return end(foreign(i));
     const std::uint32_t to = live.generation();
@@ -162,7 +161,7 @@ class RedisStore::Call {
         if (from == 0) break;
         continue;
       }
-      planned_[i] = plan(charges_[i]);
+      planned_[i] = plan(charges_[i], live.current());
       if (from == to) return ask();  // somebody was quicker
       const auto carried = carry_cell(live, from, to, raw, now);
       if (!carried) return end(foreign(i));
@@ -279,16 +278,10 @@ class RedisStore::TellCall final : public Call {
   };
   TellCall(RedisStore& store, const Charge& charge, const What& what, RemoteStore::Told done)
       : Call(store, {&charge_, 1}),
-        limit_(charge.limit->current()),
+        limit_(*charge.limit),  // it may be gone before the answer comes
         charge_(charge),
         what_(what),
         done_(std::move(done)) {
-    // The limit may be gone before the answer comes.
-    std::vector<LiveLimit::Entry> entries;
-    std::uint32_t oldest = charge.limit->generation();
-    while (oldest > 0 && charge.limit->remembers(oldest - 1)) --oldest;
-    for (std::uint32_t g = oldest; charge.limit->remembers(g); ++g) entries.push_back(charge.limit->entry(g));
-    limit_.take_over(oldest, entries);
     charge_.limit = &limit_;
     charge_.name = {};
   }
