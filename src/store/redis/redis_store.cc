@@ -94,7 +94,7 @@ class RedisStore::Call {
     sent_at_ = wall_now();
     auto heard = [this](const Result<Reply>& reply) { on_reply(reply); };
     if (!store_.options_.cluster && &script() == &plan_script()) {
-      return store_.queue_.ask({keys_, std::move(blob), std::move(heard)});
+      return store_.queue_.ask({keys_, std::move(blob), steady_now(), std::move(heard)});
     }
     Command command;
     command.wire.reserve(96 + 64 * keys_.size() + blob.size());
