@@ -44,7 +44,6 @@ class Far final : public store::redis::Caller {
 
 class RedisQueue : public ::testing::Test {
  protected:
-  // Plans of which each adds to `failed_` when it is answered with an Error.
   void ask(int plans, Nanos asked) {
     for (int i = 0; i < plans; ++i) {
       queue_.ask({{&key_, 1}, "plan", asked, [this](const Result<Reply>& reply) {
@@ -98,6 +97,7 @@ TEST_F(RedisQueue, WhatHasWaitedForThreeQuartersOfItsTimeFailsByItself) {
   fail_first();
   // All of them at once, and the one that has time left goes.
   EXPECT_EQ(answered_, 1 + 100);
+  ASSERT_EQ(errors_.size(), 101U);
   EXPECT_EQ(errors_[0], "redis: others were asked before, until too little time was left");
   EXPECT_EQ(errors_[100], "no answer in time");
   ASSERT_EQ(far_.held.size(), 4U);
