@@ -116,8 +116,8 @@ TEST_F(RedisQueue, AllThatWaitFailOneAfterTheOtherWhereNobodyCanBeAsked) {
 }
 
 TEST(RedisRequests, TheDeadlineCountsFromWhenACommandWasAsked) {
-  Requests requests({1h, 100});
   std::vector<std::string> late;
+  Requests requests({1h, 100});  // answers what is left when it goes
   const Nanos now = steady_now();
   for (const auto& [name, asked] : {std::pair{"new", Nanos{0}}, {"old", now - 50min}, {"older", now - 55min}}) {
     Command command;
