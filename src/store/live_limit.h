@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <mutex>
 #include <span>
 
 #include "core/compiled_limit.h"
@@ -12,8 +13,8 @@
 
 namespace headgate::store {
 
-// Read under a shard's lock, changed by MemoryStore::change(). A cell that has slept through more than kGenerations
-// changes is taken as it stands.
+// Changed by MemoryStore::change(). Its entries are read under a shard's lock; whoever holds none takes a copy, of what
+// it is now or of all of it. A cell that has slept through more than kGenerations changes is taken as it stands.
 class LiveLimit {
  public:
   static constexpr std::uint32_t kGenerations = 8;
@@ -21,7 +22,13 @@ class LiveLimit {
   explicit LiveLimit(const core::CompiledLimit& limit) noexcept : strategy_(limit.strategy) {
     entries_[0].limit = limit;
   }
-  LiveLimit(const LiveLimit&) = delete;
+  // As it stands, with the generations that are remembered. Never by accident: the copy does not change with it.
+  explicit LiveLimit(const LiveLimit& other) noexcept : strategy_(other.strategy_) {
+    const std::lock_guard guard(other.mutex_);
+    entries_ = other.entries_;
+    oldest_.store(other.oldest_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    generation_.store(other.generation_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
   LiveLimit& operator=(const LiveLimit&) = delete;
 
   struct Entry {
@@ -40,10 +47,15 @@ class LiveLimit {
   }
 
   [[nodiscard]] std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
+  // REQUIRES: a shard's lock, or that nobody changes it.
   [[nodiscard]] const Entry& entry(std::uint32_t generation) const noexcept {
     return entries_[generation % kGenerations];
   }
-  [[nodiscard]] const core::CompiledLimit& current() const noexcept { return entry(generation()).limit; }
+  // May be asked anywhere.
+  [[nodiscard]] core::CompiledLimit current() const noexcept {
+    const std::lock_guard guard(mutex_);
+    return entry(generation()).limit;
+  }
   // Whether the entry of that earlier generation may still be read.
   [[nodiscard]] bool remembers(std::uint32_t generation) const noexcept {
     return generation >= oldest_.load(std::memory_order_acquire) && generation <= this->generation();
@@ -51,10 +63,19 @@ class LiveLimit {
 
  private:
   friend class MemoryStore;
+  // Of a new generation. REQUIRES: nobody reads the entry that is reused, but under the mutex.
+  void add(const core::CompiledLimit& limit, OnChange how) noexcept {
+    const std::uint32_t next = generation() + 1;
+    const std::lock_guard guard(mutex_);
+    entries_[next % kGenerations] = {limit, how};
+    generation_.store(next, std::memory_order_release);
+  }
+
   const Strategy strategy_;
   std::atomic<std::uint32_t> generation_{0};
   std::atomic<std::uint32_t> oldest_{0};
   std::array<Entry, kGenerations> entries_{};
+  mutable std::mutex mutex_;  // of changes, and of those who read without a shard's lock
 };
 
 }  // namespace headgate::store

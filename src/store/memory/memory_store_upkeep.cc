@@ -96,11 +96,7 @@ void MemoryStore::change(std::span<const Change> changes, OnChange how) {
     reused = true;
   }
   if (reused) quiesce();  // nobody reads the entries that are about to be reused
-  for (const Change& each : changes) {
-    const std::uint32_t next = each.live->generation() + 1;
-    each.live->entries_[next % LiveLimit::kGenerations] = {each.limit, how};
-    each.live->generation_.store(next, std::memory_order_release);
-  }
+  for (const Change& each : changes) each.live->add(each.limit, how);
 }
 
 void MemoryStore::quiesce() const noexcept {

@@ -76,6 +76,9 @@ class Client::Engine {
     if (const State state = state_; state == State::kStarting || state == State::kDown) {
       return done(Error{ErrorCode::kIo, why(), true});
     }
+    if (command.asked != Nanos{0} && steady_now() - command.asked >= deadline()) {
+      return done(Error{ErrorCode::kIo, "redis: no time was left to ask it", true});
+    }
     switch (core_.requests.submit(command, done)) {
       case Requests::Taken::kYes: return;
       case Requests::Taken::kYesAndWake: return core_.loop.waker()->wake();
@@ -84,6 +87,7 @@ class Client::Engine {
     done(Error{ErrorCode::kIo, fmt::format("redis: {} calls wait already", core_.options.max_outstanding), true});
   }
 
+  [[nodiscard]] Nanos deadline() const noexcept { return core_.options.deadline; }
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] std::string why() const {
     const std::lock_guard lock(mutex_);
@@ -186,6 +190,7 @@ Result<std::unique_ptr<Client>> Client::make(const Options& options, Observer* o
 }
 
 void Client::call(Command command, Done done) { engine_->call(std::move(command), std::move(done)); }
+Nanos Client::deadline() const noexcept { return engine_->deadline(); }
 State Client::state() const noexcept { return engine_->state(); }
 std::string Client::why() const { return engine_->why(); }
 Nanos Client::clock_offset_approx() const noexcept { return engine_->clock_offset(); }

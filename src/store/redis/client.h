@@ -25,6 +25,7 @@ class Client final : public Caller {
 
   // An error in the wire that the command was made of breaks the connection for everybody, so use append_words().
   void call(Command command, Done done) override;
+  [[nodiscard]] Nanos deadline() const noexcept override;
 
   [[nodiscard]] State state() const noexcept;
   [[nodiscard]] std::string why() const;                     // it is not up; empty if it is

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/hash.h"
+#include "headgate/clock.h"
 #include "headgate/result.h"
 
 struct redisReply;
@@ -30,7 +31,10 @@ struct Command {
   std::string wire;                // in Redis protocol: an array of bulk strings
   std::uint16_t slot = kAnySlot;   // of its keys, which all lie in one
   const Script* script = nullptr;  // with EVALSHA: loaded where the server says NOSCRIPT, then said again
+  Nanos asked{0};                  // by steady_now(), its deadline counts from then; 0: from when it is called
 };
+
+[[nodiscard]] Nanos steady_now() noexcept;
 
 // Appends the array of bulk strings that `words` are.
 void append_words(std::span<const std::string_view> words, std::string& wire);
@@ -68,6 +72,8 @@ class Caller {
 
   virtual ~Caller() = default;
   virtual void call(Command command, Done done) = 0;
+  // How long after it was asked a command is answered at the latest.
+  [[nodiscard]] virtual Nanos deadline() const noexcept { return Nanos::max(); }
 };
 
 }  // namespace headgate::store::redis

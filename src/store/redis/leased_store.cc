@@ -19,24 +19,14 @@ class LimitCopies {
     if (copies_.size() >= kMost) copies_.clear();
     BlockTable::Limit& copy = copies_[&live];
     if (copy == nullptr || copy->generation() != live.generation() || !same(copy->current(), live.current())) {
-      copy = copied(live);
+      // With what it was before, as far as it is remembered: cells may have been written by that.
+      copy = std::make_shared<LiveLimit>(live);
     }
     return copy;
   }
 
  private:
   static constexpr std::size_t kMost = 65'536;  // then they are made anew
-  // With what it was before, as far as it is remembered: cells may have been written by that.
-  static BlockTable::Limit copied(const LiveLimit& live) {
-    const std::uint32_t newest = live.generation();
-    std::uint32_t oldest = newest;
-    while (oldest > 0 && newest - oldest + 1 < LiveLimit::kGenerations && live.remembers(oldest - 1)) --oldest;
-    std::vector<LiveLimit::Entry> entries;
-    for (std::uint32_t g = oldest; g <= newest; ++g) entries.push_back(live.entry(g));
-    auto copy = std::make_shared<LiveLimit>(live.current());
-    copy->take_over(oldest, entries);
-    return copy;
-  }
   // To the bit. Where equal ones differ in bits that do not count, there is a copy more.
   static bool same(const core::CompiledLimit& a, const core::CompiledLimit& b) noexcept {
     using Bytes = std::array<char, sizeof(core::CompiledLimit)>;

@@ -169,7 +169,10 @@ std::uint32_t shape_of(const CompiledLimit& limit) noexcept {
 }
 
 void append_terms(const Terms& terms, std::size_t charges, std::string& blob) {
-  put_bytes(static_cast<std::uint64_t>(terms.effect), 1, blob);
+  constexpr std::uint64_t kSlots = 8;
+  constexpr std::uint64_t kNoted = 16;
+  const std::uint64_t flags = (terms.slots ? kSlots : 0) + (terms.note_as != 0 ? kNoted : 0);
+  put_bytes(static_cast<std::uint64_t>(terms.effect) + flags, 1, blob);
   put_micros(terms.now, blob);
   put_bytes(terms.lease, 8, blob);
   put_micros(micros_down(std::min(terms.patience, kLongestLog)), blob);
@@ -201,6 +204,18 @@ void append_planned(const Planned& planned, std::string& blob) {
   }
 }
 
+void append_end(const Terms& terms, std::string& blob) {
+  if (terms.note_as == 0) return;
+  put_bytes(terms.note_as, 8, blob);
+  put_micros(kNoteLasts, blob);
+}
+
+void append_settling(Settling how, Nanos now, std::uint64_t noted_as, std::string& blob) {
+  put_bytes(static_cast<std::uint64_t>(how), 1, blob);
+  put_micros(now, blob);
+  put_bytes(noted_as, 8, blob);
+}
+
 void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Nanos charged_at, std::string& blob) {
   const CompiledLimit& limit = planned.limit;
   const Kind kind = kind_of(limit.strategy);
@@ -219,6 +234,7 @@ void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Na
     put_parts(parts.fill, parts.whole, blob);
     put_micros(charged_at, blob);
     put_number(parts.whole, blob);
+    put_micros(charged_at, blob);  // when it would have been full is not known: at the earliest then
     return;
   }
   put_number(planned.cost, blob);
@@ -232,14 +248,15 @@ void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Na
 
 bool has_short_form(const Terms& terms, const Planned& planned) noexcept {
   return planned.limit.strategy == Strategy::kSlidingWindow && planned.cost == 1 && !planned.soft &&
-         planned.also == 0 && terms.effect == Effect::kCharge && terms.now == Nanos{0};
+         planned.also == 0 && terms.effect == Effect::kCharge && terms.now == Nanos{0} && terms.note_as == 0;
 }
 
-void append_short(const Planned& planned, std::string& blob) {
+void append_short(const Terms& terms, const Planned& planned, std::string& blob) {
   put_bytes(0, 1, blob);
   put_bytes(planned.shape, 4, blob);
   put_number(planned.limit.most, blob);
   put_micros(planned.limit.numbers.log.window, blob);
+  if (terms.slots) put_bytes(1, 1, blob);
 }
 
 std::optional<ScriptAnswer> read_answer(std::string_view text, std::string& longer) {
@@ -255,9 +272,12 @@ std::optional<ScriptAnswer> read_answer(std::string_view text, std::string& long
              std::string(1, 0);
     text = longer;
   }
-  if (text.size() < 17 || static_cast<unsigned char>(text[0]) > 4) return std::nullopt;
+  if (text.size() < 17) return std::nullopt;
   ScriptAnswer answer;
   answer.status = static_cast<ScriptAnswer::Status>(text[0]);
+  if (answer.status > ScriptAnswer::Status::kForeign && answer.status != ScriptAnswer::Status::kLapsed) {
+    return std::nullopt;
+  }
   answer.now = get_micros(text, 1);
   if (answer.status <= ScriptAnswer::Status::kDenied) {
     answer.wait = get_micros(text, 9);

@@ -35,6 +35,9 @@ struct Planned {
   core::Span period, another;  // quota: where now lies, and what may be charged ahead
 };
 
+// In a cluster, so long after a plan has charged one slot the charge is undone, unless it was settled.
+inline constexpr Nanos kNoteLasts = std::chrono::seconds{2};
+
 // What is asked of all of them.
 struct Terms {
   Effect effect = Effect::kCharge;
@@ -42,20 +45,36 @@ struct Terms {
   Nanos patience{0};
   Nanos least{0};  // with kReserve: not sooner than this
   LeaseId lease = 0;
+  Nanos asked{0};             // by steady_now(): what the deadline counts from
+  bool slots = false;         // in a cluster: the notes about the cells are looked at
+  std::uint64_t note_as = 0;  // in a cluster: the name under which it is noted what would undo this; 0: it is not
 };
 
 void append_terms(const Terms& terms, std::size_t charges, std::string& blob);
 void append_planned(const Planned& planned, std::string& blob);
+void append_end(const Terms& terms, std::string& blob);  // after the last of them
 // One unit of one sliding window, charged by the clock of Redis: what is asked most has a short form.
 [[nodiscard]] bool has_short_form(const Terms& terms, const Planned& planned) noexcept;
-void append_short(const Planned& planned, std::string& blob);
+void append_short(const Terms& terms, const Planned& planned, std::string& blob);
 
 enum class Told : std::uint8_t { kReleased = 3, kRenewed = 4, kRefunded = 5 };
 // What tell_script is given. REQUIRES: of a refund, that the limit is no concurrency limit; of all others, that it is.
 void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Nanos charged_at, std::string& blob);
 
+// What settle_script does with notes: of a plan that was charged in all slots, of one that was not, and with all that
+// have lapsed.
+enum class Settling : std::uint8_t { kKeep = 1, kUndo = 2, kLapsed = 3 };
+void append_settling(Settling how, Nanos now, std::uint64_t noted_as, std::string& blob);
+
 struct ScriptAnswer {
-  enum class Status : std::uint8_t { kAdmitted, kDenied, kStale, kOtherPeriod, kForeign };
+  enum class Status : std::uint8_t {
+    kAdmitted,
+    kDenied,
+    kStale,
+    kOtherPeriod,
+    kForeign,
+    kLapsed = 7,  // somebody's note has
+  };
   Status status = Status::kDenied;
   Nanos now{0};
   Nanos wait{0};          // kAdmitted, kDenied: of the whole plan, in whole microseconds

@@ -11,7 +11,7 @@ void PlanQueue::ask(Plan plan) {
   bool full = false;
   {
     const std::lock_guard guard(mutex_);
-    if (in_flight_ == kMaxInFlight) {
+    if (in_flight_ == kMaxInFlight || !queued_.empty()) {
       full = queued_.size() == kMaxQueued;
       if (!full) {
         queued_.push_back(std::move(plan));
@@ -32,6 +32,36 @@ void PlanQueue::ask(Plan plan) {
   send(std::move(plans));
 }
 
+void PlanQueue::take_turn(Plans& next, Plans& late) {
+  const Nanos deadline = caller_.deadline();
+  const Nanos longest = deadline - deadline / 4;
+  const Nanos now = steady_now();
+  while (!queued_.empty() && next.size() < kMaxTogether) {
+    Plans& where = now - queued_.front().asked >= longest ? late : next;
+    where.push_back(std::move(queued_.front()));
+    queued_.pop_front();
+  }
+}
+
+void PlanQueue::pump() {
+  std::unique_lock lock(mutex_);
+  if (pumping_) return;
+  pumping_ = true;
+  while (in_flight_ < kMaxInFlight && !queued_.empty()) {
+    Plans next;
+    Plans late;
+    take_turn(next, late);
+    if (!next.empty()) ++in_flight_;
+    lock.unlock();
+    if (!next.empty()) send(std::move(next));
+    for (const Plan& plan : late) {
+      plan.done(Error{ErrorCode::kIo, "redis: others were asked before, until too little time was left", true});
+    }
+    lock.lock();
+  }
+  pumping_ = false;
+}
+
 void PlanQueue::send(Plans plans) {
   const Script& script = plan_script();
   std::size_t keys = 0;
@@ -45,28 +75,20 @@ void PlanQueue::send(Plans plans) {
   Command command;
   append_words(words, command.wire);
   command.script = &script;
+  command.asked = plans.front().asked;
   auto sent = std::make_shared<Plans>(std::move(plans));
   caller_.call(std::move(command), [this, sent](const Result<Reply>& reply) { answered(*sent, reply); });
 }
 
 void PlanQueue::answered(Plans& plans, const Result<Reply>& reply) {
-  // The next go before anybody hears of these: Redis should not wait for that.
-  Plans next;
-  std::deque<Plan> failed;
   {
     const std::lock_guard guard(mutex_);
-    if (!reply) queued_.swap(failed);
-    while (!queued_.empty() && next.size() < kMaxTogether) {
-      next.push_back(std::move(queued_.front()));
-      queued_.pop_front();
-    }
-    if (next.empty()) --in_flight_;
+    --in_flight_;
   }
-  if (!next.empty()) send(std::move(next));
+  pump();  // the next go before anybody hears of these: Redis should not wait for that
 
   if (plans.size() == 1 || !reply) {
     for (const Plan& plan : plans) plan.done(reply);
-    for (const Plan& plan : failed) plan.done(reply);
     return;
   }
   for (std::size_t i = 0; i < plans.size(); ++i) {

@@ -1,6 +1,9 @@
 // Gathers plans that are asked at the same time into one call of the script, which costs Redis less than half. Nobody
 // waits for company: as long as few calls are on their way a plan goes at once and alone; what comes while more are
 // goes together with the next.
+//
+// Every plan is answered within the caller's deadline of when it was asked. Those that wait are in that order, so all
+// calls on their way are of plans that were asked before: when those have had their time, so has whoever still waits.
 #pragma once
 
 #include <deque>
@@ -27,13 +30,18 @@ class PlanQueue {
   struct Plan {
     std::span<const std::string> keys;  // must live until `done` is called
     std::string blob;
+    Nanos asked{0};     // by steady_now()
     Caller::Done done;  // with the answer to this plan alone
   };
-  // A plan that had to wait for a call that failed shares its Error: what it waited for is as long as it may take.
+  // Plans that go together have the time that is left to the first of them. What has less than a quarter of it left
+  // when its turn comes fails instead: it would hardly do, and a call begun too late looks as if the server were slow.
   void ask(Plan plan);
 
  private:
   using Plans = std::vector<Plan>;
+  // Sends what waits, as far as it may.
+  void pump();
+  void take_turn(Plans& next, Plans& late);  // under the mutex
   void send(Plans plans);
   void answered(Plans& plans, const Result<Reply>& reply);
 
@@ -41,6 +49,7 @@ class PlanQueue {
   std::mutex mutex_;
   std::deque<Plan> queued_;
   std::size_t in_flight_ = 0;
+  bool pumping_ = false;  // somebody is: a call that is answered before it returns must not begin another inside it
 };
 
 }  // namespace headgate::store::redis

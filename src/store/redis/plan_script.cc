@@ -8,6 +8,9 @@ namespace {
 // Each of ARGV is a plan, and KEYS are the cells of all of them, one after the other: whoever asks much at a time pays
 // once for being asked. Answers one text, or one for each plan.
 //
+// In a cluster there is one plan a call, and the notes about its cells follow them in KEYS (settle_script.cc): where
+// one of those has lapsed, nothing is done but to say so.
+//
 // The usual case is on its own: one sliding window, one unit, nothing to forget. It makes no function and no table,
 // which would cost more than all else it does. Whatever is not usual is asked as any other plan is.
 constexpr std::string_view kEachText = R"lua(
@@ -17,10 +20,11 @@ local answers, base = nil, 0
 clock = clock[1] * 1000000 + clock[2]
 for each = 1, #ARGV do
   local A, now, answer = ARGV[each], clock, nil
-  if #A == 21 then
+  if #A <= 22 then
     local key = KEYS[base + 1]
     local _, shape, most, W = unpack('<BI4dd', A)
-    local h = redis.pcall('GETRANGE', key, '0', '135')
+    local lapses = #A == 22 and call('HGET', KEYS[2], 'e')
+    local h = lapses and tonumber(lapses) <= now and '?' or redis.pcall('GETRANGE', key, '0', '135')
     if #h == 136 then
       local flags, s, size, dies, oldest, seen = unpack('<BI4I3ddd', h)
       local free = string.find(h, '\0\0\0\0\0\0', 47, true) or 137
@@ -62,7 +66,7 @@ for each = 1, #ARGV do
         'PX', string.format('%.0f', (dies - now) / 1000))
       answer = pack('<Bddd', 5, now, now, 0)
     end
-    if not answer then A = pack('<BddddB', 1, 0, 0, 0, 0, 1) .. pack('<BI4I4Bdddd', 5, shape, 0, 0, 0, 1, most, W) end
+    if not answer then A = pack('<BddddB', #A == 22 and 9 or 1, 0, 0, 0, 0, 1) .. pack('<BI4I4Bdddd', 5, shape, 0, 0, 0, 1, most, W) end
   end
   answer = answer or (function()
 )lua";
@@ -79,8 +83,14 @@ return answers
 
 // All of a plan, judged and charged.
 constexpr std::string_view kPlanText = R"lua(
-local effect, patience, wait, n, pos = op, unpack('<ddB', A, 18)
+local effect, noted, patience, wait, n, pos = op % 8, op >= 24, unpack('<ddB', A, 18)
 local fits, turn, out, acts, far = true, 0, {}, {}, nil
+if op >= 8 then
+  for i = 1, n do
+    local lapses = call('HGET', KEYS[n + i], 'e')
+    if lapses and tonumber(lapses) <= now then return pack('<Bdd', 7, now, i) end
+  end
+end
 
 -- Writes a small cell that is idle from `idle` on. Its key outlives it well, so that few writes have to say for how long.
 local function put(key, dies, idle, format, kind, shape, a, b, c)
@@ -141,8 +151,12 @@ for i = 1, n do
       if used + cost >= M then w = 1e17 end
       if w == 0 and free and free < 137 and cost == 1 and flags == 5 and used > 0 and at + W <= dies then
         act = function(instant)
-          if instant > now then slow().append(cost, instant, true, W) return end
-          call('SETRANGE', key, free - 1, pack('<I6', at % Q + Q))
+          if instant > now then
+            slow().append(cost, instant, true, W)
+          else
+            call('SETRANGE', key, free - 1, pack('<I6', at % Q + Q))
+          end
+          return noted and pack('<BI4I4ddd', 5, shape, shape, cost, W, instant > now and instant or at)
         end
       else
         act = function(instant)
@@ -151,6 +165,7 @@ for i = 1, n do
           else
             (log or slow()).append(cost, at, false, W)
           end
+          return noted and pack('<BI4I4ddd', 5, shape, shape, cost, W, instant > now and instant or at)
         end
       end
     end
@@ -190,6 +205,10 @@ for i = 1, n do
       act = function(instant)
         if instant > now then u, p = after(instant) end
         put(key, dies, instant + u + 1, '<BI4ddd', 1, shape, instant + u, p)
+        if not noted then return end
+        local before = math.max(us, instant)
+        local last = kind == 2 and before or instant + u - fu + (p > fp and 1 or 0)
+        return pack('<BI4I4ddddddd', kind, shape, shape, cu, cp, fu, fp, last, whole, before)
       end
     end
 
@@ -238,6 +257,7 @@ for i = 1, n do
         if instant >= fin then begin(instant) elseif instant >= start then k = 3 end
         if instant > now then k = 35 end
         put(key, dies, fin, '<BI4dddd', k, shape, start, fin, used + cost)
+        return noted and pack('<BI4I4ddd', 3, shape, shape, cost, W, fin)
       end
     end
 
@@ -298,6 +318,7 @@ for i = 1, n do
         roll(instant)
         if instant > now then k = 36 end
         put(key, dies, start + 2 * W, '<BI4dddd', k, shape, start, previous, current + cost)
+        return noted and pack('<BI4I4ddd', 4, shape, shape, cost, W, start)
       end
     end
 
@@ -363,6 +384,7 @@ for i = 1, n do
         else
           call('ZADD', key, -total, 'h', string.format('%.0f', expiry), lease)
         end
+        return noted and pack('<Bd', 6, ttl)
       end
     end
   end
@@ -375,7 +397,7 @@ for i = 1, n do
       if effect ~= 2 or w > patience or w > mine then fits = false end
     end
   end
-  if act then acts[#acts + 1] = act end
+  acts[i] = act
 end
 
 if effect == 2 and fits and turn > patience then fits = false end
@@ -386,7 +408,16 @@ if effect > 0 then
     local known = far[j](instant)
     if known ~= true then return pack('<Bddd', 3, now, known, instant) end
   end
-  for j = 1, #acts do acts[j](instant) end
+  for i = 1, n do
+    local note = acts[i] and acts[i](instant)
+    if note then
+      -- What would undo it, for as long as the cell may matter: it is looked at again when somebody next asks.
+      local notes, lapses = KEYS[n + i], now + unpack('<d', A, pos + 8)
+      call('HSET', notes, A:sub(pos, pos + 7), pack('<d', lapses) .. lease .. note)
+      call('HSETNX', notes, 'e', string.format('%.0f', lapses))
+      call('PEXPIRE', notes, call('PTTL', KEYS[i]))
+    end
+  end
 end
 if n == 1 then return pack('<Bdd', 0, now, wait) .. out[1] end
 return pack('<Bdd', 0, now, wait) .. table.concat(out)

@@ -6,10 +6,12 @@
 
 namespace headgate::store::redis {
 
-// KEYS: the cells of a plan. Judges and charges all of it or nothing.
+// KEYS: the cells of a plan; in a cluster, then the notes about each. Judges and charges all of it or nothing.
 [[nodiscard]] const Script& plan_script();
 // KEYS: one cell. Refunds, releases, renews.
 [[nodiscard]] const Script& tell_script();
+// KEYS: cells, then the notes about each. Ends what a plan over several slots has noted there.
+[[nodiscard]] const Script& settle_script();
 // KEYS: one cell. Puts ARGV[2] in its place for ARGV[3] milliseconds, or nothing where that is empty, if it still is
 // ARGV[1]. Answers whether it was.
 [[nodiscard]] const Script& replace_script();

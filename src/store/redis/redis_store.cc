@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <random>
 #include <vector>
 
 #include "store/redis/cell_codec.h"
@@ -26,7 +27,7 @@ Error torn_answer() {
 
 void put_command(const Script& script, std::span<const std::string> keys, std::string_view blob, std::string& wire) {
   const std::string count = std::to_string(keys.size());
-  std::array<std::string_view, kMaxCharges + 4> words;
+  std::array<std::string_view, 2 * kMaxCharges + 4> words;
   std::size_t size = 0;
   words[size++] = "EVALSHA";
   words[size++] = script.sha1;
@@ -36,13 +37,25 @@ void put_command(const Script& script, std::span<const std::string> keys, std::s
   append_words({words.data(), size}, wire);
 }
 
+// The names of the notes about these cells, after them.
+void add_notes(std::vector<std::string>& keys) {
+  const std::size_t cells = keys.size();
+  keys.reserve(2 * cells);
+  for (std::size_t i = 0; i < cells; ++i) keys.push_back(keys[i] + ":p");
+}
+
 }  // namespace
 
 // What every call of a script has in common: it is made again when a cell was written by other numbers, after that was
 // dealt with.
 class RedisStore::Call {
  public:
-  Call(RedisStore& store, std::span<const Charge> charges) : store_(store), charges_(charges) {}
+  struct When {
+    Nanos asked;  // by steady_now()
+    Nanos now;    // 0: by the clock of Redis
+  };
+  Call(RedisStore& store, std::span<const Charge> charges, const When& when)
+      : store_(store), charges_(charges), when_(when) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
   virtual ~Call() = default;
@@ -50,10 +63,11 @@ class RedisStore::Call {
   // Deletes itself once it has answered.
   void start() {
     for (std::size_t i = 0; i < charges_.size(); ++i) {
-      planned_.push_back(plan(charges_[i]));
+      planned_.push_back(plan(charges_[i], charges_[i].limit->current()));
       keys_.push_back(store_.key_of(charges_[i].key));
       if (const auto can = countable(planned_[i].limit); !can) return end(can.error());
     }
+    if (store_.options_.cluster && &script() == &plan_script()) add_notes(keys_);
     ask();
   }
 
@@ -68,10 +82,9 @@ class RedisStore::Call {
   [[nodiscard]] RedisStore& store() noexcept { return store_; }
 
  private:
-  [[nodiscard]] Planned plan(const Charge& charge) const {
-    const std::uint32_t generation = charge.limit->generation();
+  [[nodiscard]] Planned plan(const Charge& charge, const core::CompiledLimit& limit) const {
     Planned planned;
-    planned.limit = as_counted(charge.limit->entry(generation).limit);
+    planned.limit = as_counted(limit);
     planned.shape = shape_of(planned.limit);
     planned.also = store_.foreign_shape(planned.shape);
     planned.never = charge.cost > planned.limit.most;
@@ -95,14 +108,25 @@ class RedisStore::Call {
     sent_at_ = wall_now();
     auto heard = [this](const Result<Reply>& reply) { on_reply(reply); };
     if (!store_.options_.cluster && &script() == &plan_script()) {
-      return store_.queue_.ask({keys_, std::move(blob), std::move(heard)});
+      return store_.queue_.ask({keys_, std::move(blob), when_.asked, std::move(heard)});
     }
-    Command command;
-    command.wire.reserve(96 + 64 * keys_.size() + blob.size());
-    put_command(script(), keys_, blob, command.wire);
-    command.slot = store_.options_.cluster ? slot_of(keys_[0]) : kAnySlot;
-    command.script = &script();
-    store_.caller_.call(std::move(command), std::move(heard));
+    call(script(), blob, std::move(heard));
+  }
+
+  void call(const Script& script, std::string_view blob, Caller::Done done) {
+    Command command = store_.command_of(script, keys_, blob);
+    command.asked = when_.asked;
+    store_.caller_.call(std::move(command), std::move(done));
+  }
+
+  // Somebody is gone who had charged one of these cells in the course of a plan: that is undone, then this goes on.
+  void settle() {
+    std::string blob;
+    append_settling(Settling::kLapsed, when_.now, 0, blob);
+    call(settle_script(), blob, [this](const Result<Reply>& reply) {
+      if (!reply) return end(reply.error());
+      ask();
+    });
   }
 
   void on_reply(const Result<Reply>& reply) {
@@ -130,6 +154,7 @@ class RedisStore::Call {
         return ask();
       }
       case ScriptAnswer::Status::kForeign: return end(foreign(read->index));
+      case ScriptAnswer::Status::kLapsed: return settle();
     }
   }
 
@@ -144,6 +169,7 @@ class RedisStore::Call {
     Command command;
     append_words(std::array<std::string_view, 2>{"GET", keys_[i]}, command.wire);
     command.slot = store_.options_.cluster ? slot_of(keys_[i]) : kAnySlot;
+    command.asked = when_.asked;
     store_.caller_.call(std::move(command), [this, i, now](const Result<Reply>& reply) {
       if (!reply) return end(reply.error());
       if (reply->is_nil()) return ask();
@@ -153,7 +179,7 @@ class RedisStore::Call {
   }
 
   void bring_up_to_date(std::size_t i, std::string_view raw, Nanos now) {
-    const LiveLimit& live = *charges_[i].limit;
+    const LiveLimit live(*charges_[i].limit);
     const auto shape = shape_in(live.strategy(), raw);
     if (!shape) return end(foreign(i));
     const std::uint32_t to = live.generation();
@@ -162,7 +188,7 @@ class RedisStore::Call {
         if (from == 0) break;
         continue;
       }
-      planned_[i] = plan(charges_[i]);
+      planned_[i] = plan(charges_[i], live.current());
       if (from == to) return ask();  // somebody was quicker
       const auto carried = carry_cell(live, from, to, raw, now);
       if (!carried) return end(foreign(i));
@@ -183,6 +209,7 @@ class RedisStore::Call {
                  command.wire);
     command.slot = store_.options_.cluster ? slot_of(keys_[i]) : kAnySlot;
     command.script = &replacing;
+    command.asked = when_.asked;
     store_.caller_.call(std::move(command), [this](const Result<Reply>& reply) {
       if (!reply) return end(reply.error());
       ask();  // where somebody was quicker, that is what will be found
@@ -192,7 +219,8 @@ class RedisStore::Call {
   RedisStore& store_;
   std::span<const Charge> charges_;
   std::vector<Planned> planned_;
-  std::vector<std::string> keys_;
+  std::vector<std::string> keys_;  // of the cells; in a cluster, those of the notes about them follow
+  const When when_;
   Nanos sent_at_{0};
   int attempts_ = 0;
 };
@@ -201,7 +229,7 @@ class RedisStore::PlanCall final : public Call {
  public:
   PlanCall(RedisStore& store, const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
            Done done)
-      : Call(store, charges), terms_(terms), outcomes_(outcomes), done_(std::move(done)) {}
+      : Call(store, charges, {terms.asked, terms.now}), terms_(terms), outcomes_(outcomes), done_(std::move(done)) {}
 
  private:
   [[nodiscard]] const Script& script() const override { return plan_script(); }
@@ -217,9 +245,10 @@ class RedisStore::PlanCall final : public Call {
       each.period = calendar.period_at(terms.now == Nanos{0} ? store().redis_now_approx() : terms.now);
       each.another = calendar.period_at(each.period.end);
     }
-    if (planned().size() == 1 && has_short_form(terms, planned()[0])) return append_short(planned()[0], blob);
+    if (planned().size() == 1 && has_short_form(terms, planned()[0])) return append_short(terms, planned()[0], blob);
     append_terms(terms, planned().size(), blob);
     for (const Planned& each : planned()) append_planned(each, blob);
+    append_end(terms, blob);
   }
 
   // As MemoryStore::apply_locked() has it, with the cells as the script found them.
@@ -278,17 +307,11 @@ class RedisStore::TellCall final : public Call {
     Nanos charged_at;
   };
   TellCall(RedisStore& store, const Charge& charge, const What& what, RemoteStore::Told done)
-      : Call(store, {&charge_, 1}),
-        limit_(charge.limit->current()),
+      : Call(store, {&charge_, 1}, {steady_now(), what.now}),
+        limit_(*charge.limit),  // it may be gone before the answer comes
         charge_(charge),
         what_(what),
         done_(std::move(done)) {
-    // The limit may be gone before the answer comes.
-    std::vector<LiveLimit::Entry> entries;
-    std::uint32_t oldest = charge.limit->generation();
-    while (oldest > 0 && charge.limit->remembers(oldest - 1)) --oldest;
-    for (std::uint32_t g = oldest; charge.limit->remembers(g); ++g) entries.push_back(charge.limit->entry(g));
-    limit_.take_over(oldest, entries);
     charge_.limit = &limit_;
     charge_.name = {};
   }
@@ -312,7 +335,10 @@ class RedisStore::TellCall final : public Call {
 };
 
 RedisStore::RedisStore(Caller& caller, Options options)
-    : caller_(caller), options_(std::move(options)), queue_(caller) {}
+    : caller_(caller), options_(std::move(options)), queue_(caller) {
+  std::random_device random;
+  next_note_ = std::uint64_t{random()} << 32 | random();
+}
 
 std::string RedisStore::key_of(const base::Hash128& key) const { return cell_key(options_.prefix, key); }
 
@@ -327,7 +353,9 @@ void RedisStore::apply_slot(const Terms& terms, std::span<const Charge> charges,
 
 void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes,
                           Done done) {
-  const Terms terms{ask.effect, now, ask.patience, Nanos{0}, ask.lease};
+  Terms terms{.effect = ask.effect, .now = now, .patience = ask.patience, .lease = ask.lease};
+  terms.asked = steady_now();
+  terms.slots = options_.cluster;
   bool one_slot = true;
   if (options_.cluster && charges.size() > 1) {
     const std::uint16_t slot = slot_of(key_of(charges[0].key));
@@ -340,6 +368,25 @@ void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask&
     if (!charge.soft && charge.cost > charge.limit->current().most) judged.effect = Effect::kNone;
   }
   apply_split(judged, charges, outcomes, std::move(done));
+}
+
+Command RedisStore::command_of(const Script& script, std::span<const std::string> keys, std::string_view blob) const {
+  Command command;
+  command.wire.reserve(96 + 64 * keys.size() + blob.size());
+  put_command(script, keys, blob, command.wire);
+  command.slot = options_.cluster ? slot_of(keys[0]) : kAnySlot;
+  command.script = &script;
+  return command;
+}
+
+void RedisStore::settle(Settling how, Nanos now, std::uint64_t noted_as, std::span<const Charge> charges) {
+  std::vector<std::string> keys;
+  for (const Charge& charge : charges) keys.push_back(key_of(charge.key));
+  add_notes(keys);
+  std::string blob;
+  append_settling(how, now, noted_as, blob);
+  // Where this is lost, the note lapses.
+  caller_.call(command_of(settle_script(), keys, blob), [](const Result<Reply>&) {});
 }
 
 void RedisStore::tell(redis::Told told, Nanos now, const Charge& charge, LeaseId lease, Nanos charged_at,

@@ -1,6 +1,6 @@
 // Cells in a Redis that several servers share. A plan is one script and one round trip, judged and charged by the clock
 // of Redis. In a cluster a plan whose cells lie in several slots takes one script for each, and what was charged in one
-// is given back if another has no room.
+// is given back if another has no room; after kNoteLasts also if nobody is left to say so.
 #pragma once
 
 #include <atomic>
@@ -50,6 +50,10 @@ class RedisStore final : public RemoteStore {
   class SplitPlan;
   friend class Call;
 
+  [[nodiscard]] Command command_of(const Script& script, std::span<const std::string> keys,
+                                   std::string_view blob) const;
+  // Of cells in one slot. Nobody waits for it.
+  void settle(Settling how, Nanos now, std::uint64_t noted_as, std::span<const Charge> charges);
   // One slot's worth of a plan.
   void apply_slot(const Terms& terms, std::span<const Charge> charges, std::span<core::Outcome> outcomes, Done done);
   // Cells in any slots.
@@ -66,6 +70,7 @@ class RedisStore final : public RemoteStore {
   const Options options_;
   PlanQueue queue_;  // not in a cluster: a script reaches the cells of one slot only
   std::atomic<Nanos> clock_offset_{Nanos{0}};
+  std::atomic<std::uint64_t> next_note_;  // begins anywhere, so that no two servers have the same
   std::atomic<bool> any_foreign_{false};
   mutable std::mutex foreign_mutex_;
   std::unordered_map<std::uint32_t, std::uint32_t> foreign_;  // at most kMaxForeign; then it begins anew

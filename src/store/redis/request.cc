@@ -37,8 +37,8 @@ Requests::Taken Requests::submit(Command& command, Caller::Done& done) {
     return Taken::kFull;
   }
   const std::lock_guard lock(mutex_);
-  // Under the lock, so that the list is in the order of deadlines.
-  request.asked = steady_now();
+  // Under the lock, so that most come in the order of deadlines.
+  request.asked = command.asked != Nanos{0} ? command.asked : steady_now();
   request.deadline = request.asked + bounds_.deadline;
   request.command = std::move(command);
   request.done = std::move(done);
@@ -54,6 +54,15 @@ std::list<Request> Requests::take_or_sleep() {
   taken.swap(inbox_);
   asleep_ = taken.empty();
   return taken;
+}
+
+void Requests::accept(std::list<Request>& fresh) noexcept {
+  while (!fresh.empty()) {
+    // What was asked some time ago overtakes what was asked since.
+    auto behind = calls_.end();
+    while (behind != calls_.begin() && std::prev(behind)->deadline > fresh.front().deadline) --behind;
+    calls_.splice(behind, fresh, fresh.begin());
+  }
 }
 
 Request& Requests::add_own(Command command, Caller::Done done, Nanos patience) {

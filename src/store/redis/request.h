@@ -66,7 +66,7 @@ class Requests {
 
   // What has come since the last time, for the client's thread; empty: it may sleep until it is woken.
   [[nodiscard]] std::list<Request> take_or_sleep();
-  void accept(std::list<Request>& fresh) noexcept { calls_.splice(calls_.end(), fresh); }
+  void accept(std::list<Request>& fresh) noexcept;
 
   // A command of the client's own. REQUIRES: all have the same `patience`.
   [[nodiscard]] Request& add_own(Command command, Caller::Done done, Nanos patience);
@@ -88,7 +88,6 @@ class Requests {
   std::list<Request> own_;    // by deadline
 };
 
-[[nodiscard]] Nanos steady_now() noexcept;
 inline constexpr Nanos kNotDue = Nanos::max();
 
 }  // namespace headgate::store::redis

@@ -16,10 +16,14 @@
 
 namespace headgate::store::redis {
 
+// For scripts of one argument: what it is, and the clock of Redis.
+extern const std::string_view kTimeText;
 // Whose turn it is, and by which clock.
 extern const std::string_view kTermsText;
 // How a sliding window lies in its string.
 extern const std::string_view kLogText;
+// How what was charged comes back.
+extern const std::string_view kGiveBackText;
 
 [[nodiscard]] std::string join_text(std::initializer_list<std::string_view> parts);
 

@@ -1,6 +1,8 @@
 // A plan whose cells lie in several slots of a cluster: no script reaches all of them, so each slot is charged on its
-// own, at once, and if one has no room the others get back what they were charged. Meanwhile others may see those units
-// as used, never as free. A server that is lost in between leaves them used until their window, refill or ttl is over.
+// own, at once, and notes what would undo it. When all have answered the plan is settled: if all had room the notes are
+// crossed out, else what they say is done. Meanwhile others may see those units as used, never as free. What is not
+// settled within kNoteLasts, because its server was lost, is undone by whoever asks next; so is a slot whose settling
+// was lost though the plan was admitted, which then has not been charged.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -54,6 +56,10 @@ class RedisStore::SplitPlan {
   void ask() {
     Terms terms = terms_;
     if (looking_) terms.effect = Effect::kNone;
+    // Each try has a name of its own: the undoing of the one before may come after this.
+    if (terms.effect != Effect::kNone) {
+      noted_as_ = terms.note_as = std::max<std::uint64_t>(store_.next_note_.fetch_add(1, std::memory_order_relaxed), 1);
+    }
     waiting_for_.store(parts_.size(), std::memory_order_relaxed);
     // The last answer may end this before the loop has: it may not look at `parts_` again after asking.
     Part* part = parts_.data();
@@ -72,8 +78,9 @@ class RedisStore::SplitPlan {
       if (!*part.answer) error = &part.answer->error();
     }
     if (error != nullptr) {
-      if (!looking_) take_back();
-      return end(*error);
+      const Error failed = *error;
+      settle(Settling::kUndo);
+      return end(failed);
     }
     const Answer together = joined();
     if (looking_) {
@@ -91,8 +98,11 @@ class RedisStore::SplitPlan {
       all = all && admitted(**part.answer);
       agreed = agreed && (*part.answer)->applied.wait == terms_.least;
     }
-    if (all && (agreed || terms_.effect != Effect::kReserve)) return end(together);
-    take_back();
+    if (all && (agreed || terms_.effect != Effect::kReserve)) {
+      settle(Settling::kKeep);
+      return end(together);
+    }
+    settle(Settling::kUndo);
     if (all && ++tries_ < kMaxTries) {  // somebody else has charged one of them meanwhile
       looking_ = true;
       terms_.least = Nanos{0};
@@ -131,22 +141,14 @@ class RedisStore::SplitPlan {
     return together;
   }
 
-  void take_back() {
+  // A slot that has not answered may have been charged.
+  void settle(Settling how) {
+    if (noted_as_ == 0) return;
     for (const Part& part : parts_) {
-      if (!*part.answer || !admitted(**part.answer)) continue;
-      const Answer& answer = **part.answer;
-      for (std::size_t i = 0; i < part.charges.size(); ++i) {
-        const Charge& charge = part.charges[i];
-        if (charge.cost == 0 || (charge.soft && !part.outcomes[i].fits())) continue;
-        const bool leaky = charge.limit->strategy() == Strategy::kLeakyBucket;
-        const Nanos at = answer.at + (leaky ? part.outcomes[i].delay : answer.applied.wait);
-        if (charge.limit->strategy() == Strategy::kConcurrency) {
-          store_.release_at(terms_.now, charge, terms_.lease, {});
-        } else {
-          store_.refund_at(terms_.now, charge, at, {});
-        }
-      }
+      const bool denied = part.answer->has_value() && !admitted(**part.answer);
+      if (!denied) store_.settle(how, terms_.now, noted_as_, part.charges);
     }
+    noted_as_ = 0;
   }
 
   void end(const Result<Answer>& answer) {
@@ -160,6 +162,7 @@ class RedisStore::SplitPlan {
   Done done_;
   std::vector<Part> parts_;
   std::atomic<std::size_t> waiting_for_{0};
+  std::uint64_t noted_as_ = 0;  // 0: nothing is
   bool looking_ = false;
   int tries_ = 0;
 };

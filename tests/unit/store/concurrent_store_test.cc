@@ -296,5 +296,34 @@ TEST(ConcurrentStore, TheFastWayNeverAdmitsTooMuchEither) {
   EXPECT_EQ(limiter->totals().acquired, 1000U);
 }
 
+TEST(ConcurrentStore, WhoeverHoldsNoLockSeesEachGenerationOfALimitWhole) {
+  // Of each the window is as many seconds as there are units.
+  const auto of = [](int n) { return compile(sliding_window(n % 50 + 1, (n % 50 + 1) * 1s)); };
+  const auto whole = [](const core::CompiledLimit& limit) {
+    return limit.numbers.log.window == limit.limit * Nanos{1s} && limit.most == limit.limit;
+  };
+  MemoryStore store({.seed = 1});
+  LiveLimit live(of(0));
+  std::atomic<bool> ended{false};
+  std::atomic<int> torn{0};
+  together([&](int thread) {
+    if (thread == 0) {
+      for (int i = 1; i < 2'000; ++i) store.change(live, of(i), OnChange::kKeepFraction);
+      ended = true;
+      return;
+    }
+    while (!ended) {
+      if (!whole(live.current())) ++torn;
+      const LiveLimit copy(live);
+      std::uint32_t generation = copy.generation();
+      for (; copy.remembers(generation); --generation) {
+        if (copy.entry(generation).limit.limit != generation % 50 + 1 || !whole(copy.entry(generation).limit)) ++torn;
+        if (generation == 0) break;
+      }
+    }
+  });
+  EXPECT_EQ(torn, 0);
+}
+
 }  // namespace
 }  // namespace headgate::test

@@ -197,6 +197,19 @@ TEST(RedisClient, ComparesTheClocks) {
   EXPECT_LT(std::chrono::abs(client->clock_offset_approx()), 2s);
 }
 
+TEST(RedisClient, DoesNotSendWhatWasAskedTooLongAgo) {
+  RedisServer server;
+  const auto client = client_for(options_for(server.url()));
+  ASSERT_TRUE(client->wait_until_up(10s)) << client->why();
+  redis::Command command = command_of({"SET", "key", "late"});
+  command.asked = redis::steady_now() - client->deadline();
+  const Answer late = carry(*client, std::move(command));
+  EXPECT_FALSE(late.ok);
+  EXPECT_EQ(late.text, "redis: no time was left to ask it");
+  EXPECT_TRUE(late.transient);
+  EXPECT_EQ(ask(*client, {"GET", "key"}).text, "(nil)");
+}
+
 TEST(RedisClient, RefusesMoreCallsThanItMayHold) {
   RedisServer server;
   Options options = options_for(server.url());

@@ -269,27 +269,6 @@ TEST(RedisStore, GathersWhatIsAskedWhileOthersAreOnTheirWay) {
   }
 }
 
-TEST(RedisStore, FailsWhatWaitedForACallThatFailed) {
-  class Nobody final : public store::redis::Caller {
-   public:
-    void call(store::redis::Command, Done done) override { held.push_back(std::move(done)); }
-    std::deque<Done> held;
-  } nobody;
-  store::redis::RedisStore far(nobody, {});
-  LiveLimit live(core::compile(token_bucket(10, 1)));
-  const Charge what = charge_of(live);
-  core::Outcome outcome;
-  int failed = 0;
-  for (int i = 0; i < 30; ++i) {
-    far.apply({&what, 1}, {}, {&outcome, 1}, [&](const auto& answer) { failed += answer ? 0 : 1; });
-  }
-  ASSERT_EQ(nobody.held.size(), 4U);
-  nobody.held[0](Error{ErrorCode::kIo, "no answer in time", true});
-  EXPECT_EQ(failed, 27);  // itself, and all that had waited for it
-  for (int i = 1; i < 4; ++i) nobody.held[static_cast<std::size_t>(i)](Error{ErrorCode::kIo, "no answer", true});
-  EXPECT_EQ(failed, 30);
-}
-
 TEST(RedisStore, KnowsHowFarTheClockOfRedisIsFromOurs) {
   RedisCells redis;
   LiveLimit live(core::compile(token_bucket(10, 1)));

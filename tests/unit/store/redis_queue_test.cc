@@ -1,0 +1,141 @@
+// Plans that wait for others: how long at the most, and what becomes of them when those fail.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <list>
+#include <vector>
+
+#include "store/redis/plan_queue.h"
+#include "store/redis/request.h"
+
+namespace headgate::test {
+namespace {
+
+using namespace std::chrono_literals;
+using store::redis::Command;
+using store::redis::PlanQueue;
+using store::redis::Reply;
+using store::redis::Request;
+using store::redis::Requests;
+using store::redis::steady_now;
+
+// Keeps what it is told until the test answers, or fails it at once.
+class Far final : public store::redis::Caller {
+ public:
+  struct Held {
+    Nanos asked;
+    Done done;
+    void fail() const { done(Error{ErrorCode::kIo, "no answer in time", true}); }
+  };
+  void call(Command command, Done done) override {
+    ++calls;
+    held.push_back({command.asked, std::move(done)});
+    if (!down) return;
+    const Held last = std::move(held.back());
+    held.pop_back();
+    last.fail();
+  }
+  [[nodiscard]] Nanos deadline() const noexcept override { return 1h; }
+
+  std::deque<Held> held;
+  int calls = 0;
+  bool down = false;
+};
+
+class RedisQueue : public ::testing::Test {
+ protected:
+  void ask(int plans, Nanos asked) {
+    for (int i = 0; i < plans; ++i) {
+      queue_.ask({{&key_, 1}, "plan", asked, [this](const Result<Reply>& reply) {
+                    ++answered_;
+                    if (!reply) errors_.push_back(reply.error().message);
+                  }});
+    }
+  }
+  void fail_first() {
+    const Far::Held first = std::move(far_.held.front());
+    far_.held.pop_front();
+    first.fail();
+  }
+
+  const std::string key_ = "cell";
+  Far far_;
+  PlanQueue queue_{far_};
+  int answered_ = 0;
+  std::vector<std::string> errors_;
+};
+
+TEST_F(RedisQueue, WhatWaitedForACallThatFailedIsSentAllTheSame) {
+  ask(30, steady_now());
+  ASSERT_EQ(far_.held.size(), 4U);
+  fail_first();
+  EXPECT_EQ(answered_, 1);
+  EXPECT_EQ(far_.held.size(), 4U);  // sixteen have taken its place
+  fail_first();
+  EXPECT_EQ(answered_, 2);
+  while (!far_.held.empty()) fail_first();
+  EXPECT_EQ(answered_, 30);
+  EXPECT_EQ(far_.calls, 4 + 2);
+}
+
+TEST_F(RedisQueue, ACallHasTheTimeThatIsLeftToTheFirstOfItsPlans) {
+  const Nanos now = steady_now();
+  ask(4, now - 10min);
+  ask(1, now - 5min);
+  ask(1, now);
+  for (const Far::Held& held : far_.held) EXPECT_EQ(held.asked, now - 10min);
+  fail_first();
+  ASSERT_EQ(far_.held.size(), 4U);
+  EXPECT_EQ(far_.held.back().asked, now - 5min);
+}
+
+TEST_F(RedisQueue, WhatHasWaitedForThreeQuartersOfItsTimeFailsByItself) {
+  const Nanos now = steady_now();
+  ask(4, now);
+  ask(100, now - 46min);
+  ask(1, now - 44min);
+  fail_first();
+  // All of them at once, and the one that has time left goes.
+  EXPECT_EQ(answered_, 1 + 100);
+  ASSERT_EQ(errors_.size(), 101U);
+  EXPECT_EQ(errors_[0], "redis: others were asked before, until too little time was left");
+  EXPECT_EQ(errors_[100], "no answer in time");
+  ASSERT_EQ(far_.held.size(), 4U);
+  EXPECT_EQ(far_.held.back().asked, now - 44min);
+}
+
+TEST_F(RedisQueue, AllThatWaitFailOneAfterTheOtherWhereNobodyCanBeAsked) {
+  const std::size_t most = 4 + PlanQueue::kMaxQueued;
+  ask(static_cast<int>(most), steady_now());
+  far_.down = true;
+  fail_first();
+  EXPECT_EQ(answered_, static_cast<int>(most) - 3);
+  far_.down = false;
+  ask(1, steady_now());
+  EXPECT_EQ(far_.held.size(), 4U);  // and whoever comes next goes at once
+}
+
+TEST(RedisRequests, TheDeadlineCountsFromWhenACommandWasAsked) {
+  std::vector<std::string> late;
+  Requests requests({1h, 100});  // answers what is left when it goes
+  const Nanos now = steady_now();
+  for (const auto& [name, asked] : {std::pair{"new", Nanos{0}}, {"old", now - 50min}, {"older", now - 55min}}) {
+    Command command;
+    command.asked = asked;
+    store::redis::Caller::Done done = [&late, name = std::string(name)](const Result<Reply>& reply) {
+      EXPECT_FALSE(reply);
+      late.push_back(name);
+    };
+    static_cast<void>(requests.submit(command, done));
+  }
+  std::list<Request> fresh = requests.take_or_sleep();
+  requests.accept(fresh);
+  EXPECT_EQ(requests.expire(now), now + 5min);
+  EXPECT_EQ(requests.expire(now + 5min), now + 10min);
+  EXPECT_EQ(late, (std::vector<std::string>{"older"}));
+  static_cast<void>(requests.expire(now + 10min));
+  EXPECT_EQ(late, (std::vector<std::string>{"older", "old"}));
+}
+
+}  // namespace
+}  // namespace headgate::test
