@@ -61,6 +61,18 @@ class Redis:
         with self.client() as client:
             return client.zrange(*arguments, **options)
 
+    def option(self, name):
+        return self.command[self.command.index(f"--{name}") + 1]
+
+    def info(self):
+        with self.client() as client:
+            return client.info("replication")
+
+    def cluster_state(self):
+        """What it thinks of the cluster, and how many servers it knows to have slots."""
+        said = dict(line.split(":", 1) for line in self.do("CLUSTER", "INFO").decode().split())
+        return said["cluster_state"], said["cluster_size"]
+
     def send(self, signal_number):
         self.program.process.send_signal(signal_number)
 
@@ -120,26 +132,25 @@ class Wire:
             far.settimeout(None)
             with self.lock:
                 self.open |= {near, far}
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
 
     def _pass_on(self, source, sink):
         with contextlib.suppress(OSError):
             while piece := source.recv(65536):
                 sink.sendall(piece)
-        for end in (source, sink):
-            with self.lock:
-                self.open.discard(end)
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)  # so that the other direction ends, too
+        with self.lock:
+            self.open.discard(source)
+        source.close()
 
     def cut(self):
         with self.lock:
             self.whole = False
-            ends = list(self.open)
-        for end in ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+            for end in self.open:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
 
     def mend(self):
         with self.lock:
@@ -285,26 +296,37 @@ class Crowd:
             self.wrong.append(f"{node.name}: {error!r}")
 
 
+@contextlib.contextmanager
 def sentinel(port, master_port):
-    """A sentinel that believes itself alone, half a second after it last heard of the master."""
-    folder = tempfile.TemporaryDirectory()
-    path = pathlib.Path(folder.name) / "sentinel.conf"
-    path.write_text(f"port {port}\ndir {folder.name}\n"
-                    f"sentinel monitor main 127.0.0.1 {master_port} 1\n"
-                    "sentinel down-after-milliseconds main 500\n"
-                    "sentinel failover-timeout main 2000\n")
-    return folder, harness.Program(["redis-server", str(path), "--sentinel"], port)
+    """One whose word alone counts, half a second after it last heard of the master."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "sentinel.conf"
+        path.write_text(f"port {port}\ndir {folder}\n"
+                        f"sentinel monitor main 127.0.0.1 {master_port} 1\n"
+                        "sentinel down-after-milliseconds main 500\n"
+                        "sentinel failover-timeout main 2000\n")
+        with harness.Program(["redis-server", path, "--sentinel"], port) as program:
+            yield program
 
 
-def join_cluster(servers):
-    """Makes one cluster of them, each with a third of the slots, without redis-cli's waits."""
+@contextlib.contextmanager
+def cluster(count):
+    """So many masters, which share the slots evenly."""
+    with contextlib.ExitStack() as stack:
+        # Its bus would be 10,000 above its port, which may be beyond the last one.
+        servers = [stack.enter_context(Redis("--cluster-enabled", "yes", "--cluster-port", str(harness.free_port())))
+                   for _ in range(count)]
+        join(servers)
+        yield servers
+
+
+def join(servers):
     share = 16384 // len(servers)
     for i, server in enumerate(servers):
         last = 16383 if i == len(servers) - 1 else (i + 1) * share - 1
         server.do("CLUSTER", "ADDSLOTSRANGE", i * share, last)
         server.do("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
         if i > 0:
-            server.do("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
+            server.do("CLUSTER", "MEET", "127.0.0.1", servers[0].port, servers[0].option("cluster-port"))
     for server in servers:
-        harness.wait_until(lambda s=server: b"cluster_state:ok" in s.do("CLUSTER", "INFO")
-                           and s.do("CLUSTER", "SLOTS").__len__() == len(servers), "a cluster that is whole")
+        harness.wait_until(lambda s=server: s.cluster_state() == ("ok", str(len(servers))), "a cluster that is whole")

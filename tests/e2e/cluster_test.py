@@ -3,11 +3,10 @@
 
 import contextlib
 import signal
-import time
 import unittest
 
 import harness
-from cluster_harness import PROMPT, Crowd, Node, Redis, nodes, wait_until_acquainted
+from cluster_harness import PROMPT, Crowd, Node, Redis, Wire, nodes, wait_until_acquainted
 
 POLICIES = """
 policies:
@@ -86,6 +85,7 @@ class Sharing(Case):
         admitted = crowd.admitted["hot"]
         bound = LEASED_LIMIT * LEASED_SHARE // 100
         self.assertGreaterEqual(crowd.asked, 2 * LEASED_LIMIT)
+        self.assertTrue(self.redis.do("KEYS", "headgate:c:*:l"), "there are leases")
         self.assertLessEqual(admitted, LEASED_LIMIT + bound)
         self.assertGreaterEqual(admitted, LEASED_LIMIT - bound)
         print(f"leased: {admitted} of {LEASED_LIMIT} admitted, {bound} more or less are allowed")
@@ -202,6 +202,22 @@ class Outage(Case):
             wait_until_acquainted(server, 3)
             with Node("late", server.url, POLICIES, deadline=OUTAGE_DEADLINE) as late:
                 self.assert_shared([*made, late], agents=["with the newcomer"])
+
+    def test_a_node_that_was_cut_off_while_others_began_anew_says_so_and_shares_after_a_restart(self):
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(Redis())
+            wire = stack.enter_context(Wire(server.port))
+            apart = stack.enter_context(Node("apart", wire.url, POLICIES, deadline=OUTAGE_DEADLINE))
+            wire.cut()
+            harness.wait_until(lambda: not apart.is_ready(), "a node that is cut off")
+            server.do("FLUSHALL")
+            other = stack.enter_context(Node("other", server.url, POLICIES, deadline=OUTAGE_DEADLINE))
+            wire.mend()
+            harness.wait_until(lambda: apart.told("store_problem"), "a word about it")
+            self.assertIn("another seed", apart.told("store_problem")[0]["text"])
+            self.assertEqual(apart.stop(), 0)
+            again = stack.enter_context(Node("apart", wire.url, POLICIES, deadline=OUTAGE_DEADLINE, data=apart.data))
+            self.assert_shared([other, again])
 
 
 class First(Case):
