@@ -197,7 +197,7 @@ class Running final : public Server {
     }
     constexpr Nanos kPatience = std::chrono::seconds{5};
     constexpr Nanos kLessPatience = std::chrono::seconds{1};
-    Result<std::uint64_t> seed = shared_->seed(kept == 0 ? kPatience : kLessPatience);
+    Result<std::uint64_t> seed = shared_->seed(kept, kept == 0 ? kPatience : kLessPatience);
     if (!seed && kept != 0) {
       log(LogLevel::kWarn, "Redis is away; serving without it until it is back", {{"problem", seed.error().message}});
       return kept;

@@ -52,7 +52,10 @@ Result<std::unique_ptr<SharedStore>> SharedStore::open(const StoreConfig& config
   if (!client) return Error{client.error().code, "store: " + client.error().message};
   made->client_ = *std::move(client);
   made->store_ = std::make_unique<store::redis::RedisStore>(
-      *made->client_, store::redis::RedisStore::Options{.prefix = config.prefix, .cluster = cluster});
+      *made->client_,
+      store::redis::RedisStore::Options{.prefix = config.prefix,
+                                        .cluster = cluster,
+                                        .on_fault = [to = made.get()](const Error& error) { to->on_fault(error); }});
   store::redis::LeasedStore::Options leases;
   leases.prefix = config.prefix;
   leases.node = made->node_ + "." + made_up_name();  // another one after a restart
@@ -70,13 +73,13 @@ SharedStore::SharedStore(const StoreConfig& config, observe::Notices& notices, c
 
 SharedStore::~SharedStore() { stop(); }
 
-Result<std::uint64_t> SharedStore::seed(Nanos at_most) {
+Result<std::uint64_t> SharedStore::seed(std::uint64_t kept, Nanos at_most) {
   const auto unreachable = [&](const std::string& why) {
     return Error{ErrorCode::kIo, fmt::format("store: Redis must be there when a server first meets it: {}", why), true};
   };
   if (!client_->wait_until_up(at_most)) return unreachable(client_->why());
   const std::string key = seed_key(config_.prefix);
-  const std::string fresh = std::to_string(base::random_seed());
+  const std::string fresh = std::to_string(kept != 0 ? kept : base::random_seed());
   Result<std::uint64_t> seed = unreachable("it did not answer");
   const auto say = [&](std::initializer_list<std::string_view> words) {
     store::redis::Command command;
@@ -178,6 +181,15 @@ void SharedStore::on_up(Nanos after) {
 
 void SharedStore::on_problem(std::string_view kind, const std::string& text) {
   tell("store_problem", fmt::format("{}: {}", kind, text), 0);
+}
+
+void SharedStore::on_fault(const Error& error) {
+  std::string_view kind = error.code == ErrorCode::kCorrupt ? "WRONGTYPE" : "LIMIT";
+  {
+    const std::lock_guard guard(faults_mutex_);
+    if (!faults_.begins(kind, clock_.now())) return;
+  }
+  on_problem(kind, error.message);
 }
 
 void SharedStore::on_clock(Nanos offset) {

@@ -15,6 +15,7 @@
 #include "server/keeper.h"
 #include "store/redis/client.h"
 #include "store/redis/leased_store.h"
+#include "store/redis/problems.h"
 #include "store/redis/redis_store.h"
 
 namespace headgate::server {
@@ -29,8 +30,9 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
                                                                  const Clock& clock);
   ~SharedStore() override;
 
-  // What every server's hashes begin with: the first to come makes it up. Waits until Redis answers, at most so long.
-  [[nodiscard]] Result<std::uint64_t> seed(Nanos at_most);
+  // What every server's hashes begin with: the first to come makes it up, or brings the one it has `kept` (0: none).
+  // Waits until Redis answers, at most so long.
+  [[nodiscard]] Result<std::uint64_t> seed(std::uint64_t kept, Nanos at_most);
   // Keeps leases going and calls `tick` besides, from a thread of its own, until end_ticks().
   void start(std::function<void()> tick);
   void end_ticks() { ticking_.reset(); }
@@ -61,6 +63,7 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
   void on_up(Nanos after) override;
   void on_problem(std::string_view kind, const std::string& text) override;
   void on_clock(Nanos offset) override;
+  void on_fault(const Error& error);
   void tell(std::string kind, std::string text, double value);
 
   const StoreConfig config_;
@@ -69,6 +72,8 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
   const Clock& clock_;
   const store::redis::LeaseSettings lease_settings_;
   std::atomic<bool> skewed_{false};
+  std::mutex faults_mutex_;
+  store::redis::Problems faults_;  // guarded by it
   std::unique_ptr<store::redis::Client> client_;
   std::unique_ptr<store::redis::RedisStore> store_;
   std::unique_ptr<store::redis::LeasedStore> leases_;

@@ -50,6 +50,11 @@ LoadReport load_of(std::string_view text) {
   return report;
 }
 
+// Of two reports of load the later one counts, whichever reached Redis first; to forget them has no time of its own.
+bool is_later(const std::optional<std::string>& report, const std::optional<std::string>& than) {
+  return !report || (than && load_of(*report).at > load_of(*than).at);
+}
+
 state::Setting setting_of(std::string_view name, const std::optional<std::string>& value) {
   const std::size_t slash = name.find('/');
   return {std::string(name.substr(0, slash)), std::string(name.substr(slash + 1)), value};
@@ -134,8 +139,9 @@ void Spread::changed(std::span<const state::Setting> settings) {
     if (!is_spread(setting.section)) continue;
     const std::string name = field_name(setting);
     const auto last = last_.find(name);
-    // What came from Redis goes on disk here as well: it is not news.
-    if (last == last_.end() ? !setting.value && !unsent_.contains(name) : last->second == setting.value) continue;
+    // What came from Redis goes on disk here as well: it is not news. Back to what it was is, if that was to change.
+    const bool known = last == last_.end() ? !setting.value : last->second == setting.value;
+    if (known && !unsent_.contains(name)) continue;
     unsent_[name] = setting.value;
   }
   if (!unsent_.empty()) wake_.notify_all();
@@ -218,14 +224,7 @@ bool Spread::fetch() {
     return true;
   });
   if (!good) return false;
-  // A Redis that was emptied counts from the start: what this node has is handed on again.
-  if (newest < highest_) {
-    log(LogLevel::kWarn, "Redis has forgotten what operators had set; this node hands its own on again");
-    seen_.clear();
-    handed_on_ = false;
-    const std::lock_guard guard(mutex_);
-    last_.clear();
-  }
+  hand_on_again(fields);
   for (const auto& [name, field] : fields) {
     if (field.version > seen_[name]) apply(name, field);
   }
@@ -233,19 +232,48 @@ bool Spread::fetch() {
   return true;
 }
 
+// What Redis has no more, or only as it was before: it was emptied, or a replica took over that lagged behind.
+void Spread::hand_on_again(const std::map<std::string, Field>& fields) {
+  std::size_t forgotten = 0;
+  {
+    const std::lock_guard guard(mutex_);
+    for (const auto& [name, value] : last_) {
+      const auto found = fields.find(name);
+      const std::int64_t there = found == fields.end() ? 0 : found->second.version;
+      std::int64_t& seen = seen_[name];
+      if (there >= seen) continue;
+      seen = there;
+      unsent_.emplace(name, value);  // unless it was changed here since
+      ++forgotten;
+    }
+  }
+  if (forgotten == 0) return;
+  log(LogLevel::kWarn, "Redis has forgotten what operators had set; this node hands it on again",
+      {{"settings", std::to_string(forgotten)}});
+}
+
 void Spread::apply(const std::string& name, const Field& field) {
   seen_[name] = field.version;
   {
     const std::lock_guard guard(mutex_);
-    // What was changed here meanwhile has lost: the other change reached Redis first.
-    const auto mine = unsent_.find(name);
-    if (mine != unsent_.end() && field.node != options_.node) {
-      if (mine->second != field.value) conflict(name, mine->second, field);
+    const auto [last, first] = last_.try_emplace(name);
+    const bool known = !first && last->second == field.value;  // somebody has handed it on again
+    last->second = field.value;
+    if (const auto mine = unsent_.find(name); mine != unsent_.end()) {
+      const bool same = mine->second == field.value;
+      // What was changed here since is yet to be sent: this is what it was before, or was sent by this node without
+      // hearing that it arrived.
+      if (!same && (known || field.node == options_.node)) return;
+      if (name == kLoadField) {
+        if (is_later(mine->second, field.value)) return;
+      } else if (!same) {
+        // What was changed here meanwhile has lost: the other change reached Redis first.
+        conflict(name, mine->second, field);
+      }
       unsent_.erase(mine);
     }
-    last_[name] = field.value;
+    if (known) return;
   }
-  if (field.node == options_.node) return;
   const std::string who = "node " + field.node;
   if (name == kLoadField) {
     if (!field.value) {

@@ -1,11 +1,12 @@
 // What operators set on one node reaches all others through Redis: overrides, the exempt list, the emergency throttle,
 // policies put by API, and reported load.
 //
-// Each setting is a field of one hash, with the version it was written under; versions count up over all nodes. A node
-// looks at the newest version several times a second and reads on when it has grown, so a node that was cut off catches
-// up by the same way. Whoever writes says which version of the field it had seen: if there is a newer one the write is
-// refused, the newer value comes into force here too, and both are told (a notice and the audit log). So the first to
-// reach Redis wins, and nobody loses silently.
+// Each setting is a field of one hash, with the version it was written under; versions grow over all nodes. A node
+// looks at the newest version several times a second and reads on when it is another, so a node that was cut off
+// catches up by the same way; and what Redis has lost since, whoever finds that hands on again. Whoever writes says
+// which version of the field it had seen: if there is a newer one the write is refused, the newer value comes into
+// force here too, and both are told (a notice and the audit log). So the first to reach Redis wins, and nobody loses
+// silently.
 //
 // One thread of its own; nothing here is on the path of a check.
 #pragma once
@@ -67,6 +68,7 @@ class Spread {
   bool send();
   bool beat(std::int64_t& version);
   bool fetch();
+  void hand_on_again(const std::map<std::string, Field>& fields);
   void apply(const std::string& name, const Field& field);
   void conflict(const std::string& name, const Value& lost, const Field& kept);
   [[nodiscard]] Nanos wall() const { return service_.clock->wall(service_.clock->now()); }

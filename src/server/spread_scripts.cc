@@ -15,7 +15,8 @@ return {tonumber(redis.call('GET', KEYS[1]) or 0), redis.call('ZCARD', KEYS[2]),
 )lua";
 
 constexpr std::string_view kPut = R"lua(
-local version
+local time = redis.call('TIME')
+local version = math.max(time[1] * 1000000 + time[2], (redis.call('GET', KEYS[2]) or 0) + 1)
 local answer = {}
 for i = 2, #ARGV, 3 do
   local field, seen, value = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
@@ -23,7 +24,7 @@ for i = 2, #ARGV, 3 do
   if now and tonumber(string.match(now, '^%d+')) > seen then
     answer[#answer + 1] = 0
   else
-    version = version or redis.call('INCR', KEYS[2])
+    redis.call('SET', KEYS[2], string.format('%.0f', version))
     redis.call('HSET', KEYS[1], field, string.format('%.0f %s %s', version, ARGV[1], value))
     answer[#answer + 1] = version
   end

@@ -110,8 +110,9 @@ class Server:
             thread.start()
         wait_until(lambda: self.process.poll() is not None or self._ready(), "the server's first words")
         if self.process.poll() is not None:
-            for thread in self.threads:
-                thread.join(PATIENCE)
+            self.stop()
+            if self.folder:
+                self.folder.cleanup()
             raise AssertionError(f"the server ended with {self.process.returncode}: {''.join(self.log)}")
         self.ports = {name: int(port) for name, port in
                       re.findall(r"^  (http|resp|grpc) .*:(\d+)$", "".join(self.banner), re.MULTILINE)}

@@ -95,6 +95,8 @@ class RedisStore::Call {
   }
 
   void end(const Error& error) {
+    const bool fault = error.code == ErrorCode::kCorrupt || error.code == ErrorCode::kInvalidArgument;
+    if (fault && store_.options_.on_fault) store_.options_.on_fault(error);
     fail(error);
     delete this;
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -21,6 +22,9 @@ class RedisStore final : public RemoteStore {
   struct Options {
     std::string prefix = "headgate:";  // of all keys
     bool cluster = false;              // cells lie in slots, and a script reaches those of one only
+    // Redis answers, but this cannot be counted there until somebody puts it right: a key that is not ours, a limit
+    // that is too large. Told each time, from the thread that gets the answer. May be empty.
+    std::function<void(const Error&)> on_fault{};
   };
   RedisStore(Caller& caller, Options options);
 
