@@ -23,12 +23,12 @@ using store::redis::Reply;
 constexpr std::string_view kLoadField = "load/reported";
 // A reported load says nothing about a minute later.
 constexpr Nanos kLoadHolds = std::chrono::seconds{30};
-constexpr std::array<const char*, 4> kSections{"override", "exempt", "emergency", "policy"};
+constexpr std::array<const char*, 4> kSpreadSections{"override", "exempt", "emergency", "policy"};
 
 std::string field_name(const state::Setting& setting) { return setting.section + '/' + setting.key; }
 
 bool is_spread(std::string_view section) {
-  for (const char* each : kSections) {
+  for (const char* each : kSpreadSections) {
     if (section == each) return true;
   }
   return false;
@@ -157,7 +157,7 @@ void Spread::load_reported(std::optional<double> load) {
 
 // What this node had before it met the others, and they have not.
 void Spread::hand_on_own() {
-  for (const char* section : kSections) {
+  for (const char* section : kSpreadSections) {
     for (const state::Setting& setting : service_.database->settings(section)) {
       const std::lock_guard guard(mutex_);
       const std::string name = field_name(setting);
@@ -331,7 +331,7 @@ bool Spread::send() {
     constexpr std::size_t kAtOnce = 500;
     for (const auto& change : unsent_) {
       if (sending.size() >= kAtOnce) break;
-      sending.push_back(change);
+      sending.emplace_back(change);
     }
   }
   if (sending.empty()) return true;

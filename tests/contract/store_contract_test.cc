@@ -1,6 +1,8 @@
 // What every store promises, whichever it is: one suite, run over each.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include <vector>
 
 #include "support/both_stores.h"
@@ -19,13 +21,13 @@ class MemoryCells : public store::MemoryStore {
   MemoryCells() : MemoryStore({.seed = 1}) {}
 };
 
+constexpr std::array kEveryStrategy{Strategy::kTokenBucket,          Strategy::kGcra,        Strategy::kSlidingWindow,
+                                    Strategy::kSlidingWindowCounter, Strategy::kFixedWindow, Strategy::kLeakyBucket,
+                                    Strategy::kConcurrency,          Strategy::kQuota};
+
 template <class Store>
 class StoreContract : public ::testing::Test {
  protected:
-  static constexpr Strategy kEveryStrategy[] = {
-      Strategy::kTokenBucket, Strategy::kGcra,        Strategy::kSlidingWindow, Strategy::kSlidingWindowCounter,
-      Strategy::kFixedWindow, Strategy::kLeakyBucket, Strategy::kConcurrency,   Strategy::kQuota};
-
   static LiveLimit ten(Strategy strategy) { return LiveLimit(core::compile(limit_of(strategy, {}))); }
   static Charge of(const LiveLimit& live, Units cost = 1, std::string_view name = "key") {
     Charge charge;
@@ -67,7 +69,7 @@ class StoreNames {
 TYPED_TEST_SUITE(StoreContract, Stores, StoreNames);
 
 TYPED_TEST(StoreContract, AdmitsUpToTheLimitAndNoFurther) {
-  for (const Strategy strategy : this->kEveryStrategy) {
+  for (const Strategy strategy : kEveryStrategy) {
     SCOPED_TRACE(to_string(strategy));
     const LiveLimit live = this->ten(strategy);
     for (int i = 0; i < 10; ++i) EXPECT_TRUE(this->take(this->of(live), kStart)) << i;
@@ -77,7 +79,7 @@ TYPED_TEST(StoreContract, AdmitsUpToTheLimitAndNoFurther) {
 }
 
 TYPED_TEST(StoreContract, AdmitsAgainAfterTheWaitItGave) {
-  for (const Strategy strategy : this->kEveryStrategy) {
+  for (const Strategy strategy : kEveryStrategy) {
     SCOPED_TRACE(to_string(strategy));
     const LiveLimit live = this->ten(strategy);
     for (int i = 0; i < 10; ++i) this->take(this->of(live), kStart);
@@ -89,7 +91,7 @@ TYPED_TEST(StoreContract, AdmitsAgainAfterTheWaitItGave) {
 }
 
 TYPED_TEST(StoreContract, ChargesAllOfAPlanOrNothing) {
-  for (const Strategy strategy : this->kEveryStrategy) {
+  for (const Strategy strategy : kEveryStrategy) {
     SCOPED_TRACE(to_string(strategy));
     const LiveLimit full = this->ten(strategy);
     const LiveLimit empty = this->ten(strategy);
@@ -111,7 +113,7 @@ TYPED_TEST(StoreContract, SkipsASoftChargeThatDoesNotFit) {
 }
 
 TYPED_TEST(StoreContract, LooksWithoutCharging) {
-  for (const Strategy strategy : this->kEveryStrategy) {
+  for (const Strategy strategy : kEveryStrategy) {
     SCOPED_TRACE(to_string(strategy));
     const LiveLimit live = this->ten(strategy);
     EXPECT_EQ(this->ask({this->of(live, 4)}, kStart, Effect::kNone).wait, Nanos{0});
@@ -120,7 +122,7 @@ TYPED_TEST(StoreContract, LooksWithoutCharging) {
 }
 
 TYPED_TEST(StoreContract, SaysThatACostAboveTheLimitNeverFits) {
-  for (const Strategy strategy : this->kEveryStrategy) {
+  for (const Strategy strategy : kEveryStrategy) {
     SCOPED_TRACE(to_string(strategy));
     const LiveLimit live = this->ten(strategy);
     EXPECT_EQ(this->ask({this->of(live, 11)}, kStart).wait, kNever);
@@ -130,7 +132,7 @@ TYPED_TEST(StoreContract, SaysThatACostAboveTheLimitNeverFits) {
 }
 
 TYPED_TEST(StoreContract, CostsNothingToAskForNothing) {
-  for (const Strategy strategy : this->kEveryStrategy) {
+  for (const Strategy strategy : kEveryStrategy) {
     SCOPED_TRACE(to_string(strategy));
     const LiveLimit live = this->ten(strategy);
     for (int i = 0; i < 10; ++i) this->take(this->of(live), kStart);
@@ -153,7 +155,7 @@ TYPED_TEST(StoreContract, ReservesForTheInstantAtWhichAllFit) {
 }
 
 TYPED_TEST(StoreContract, GivesBackWhatIsRefunded) {
-  for (const Strategy strategy : this->kEveryStrategy) {
+  for (const Strategy strategy : kEveryStrategy) {
     if (strategy == Strategy::kConcurrency) continue;  // held by lease, given back by release
     SCOPED_TRACE(to_string(strategy));
     const LiveLimit live = this->ten(strategy);
@@ -185,7 +187,7 @@ TYPED_TEST(StoreContract, CountsTwoInOneMicrosecondAsTwo) {
 }
 
 TYPED_TEST(StoreContract, GrantsNothingWhenTheClockGoesBack) {
-  for (const Strategy strategy : this->kEveryStrategy) {
+  for (const Strategy strategy : kEveryStrategy) {
     SCOPED_TRACE(to_string(strategy));
     const LiveLimit live = this->ten(strategy);
     for (int i = 0; i < 10; ++i) this->take(this->of(live), kStart);
