@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-
 #include <vector>
 
 #include "support/both_stores.h"
