@@ -6,7 +6,6 @@ import json
 import pathlib
 import signal
 import socket
-import subprocess
 import tempfile
 import threading
 import time
@@ -171,7 +170,7 @@ class Node(harness.Server):
 
     def __init__(self, name, url, policies, deadline="5s", data=None, **settings):
         env = {"HEADGATE_STORE_KIND": "redis", "HEADGATE_STORE_URL": url, "HEADGATE_STORE_NODE": name,
-               "HEADGATE_STORE_DEADLINE": deadline, "HEADGATE_LISTEN_GRPC": "off"}
+               "HEADGATE_STORE_DEADLINE": deadline}
         env.update({f"HEADGATE_STORE_{key.upper()}": str(value) for key, value in settings.items()})
         super().__init__("--grpc", "off", policies=policies, data=data, env=env)
         self.name = name
