@@ -203,7 +203,7 @@ TEST(RedisClient, DoesNotSendWhatWasAskedTooLongAgo) {
   ASSERT_TRUE(client->wait_until_up(10s)) << client->why();
   redis::Command command = command_of({"SET", "key", "late"});
   command.asked = redis::steady_now() - client->deadline();
-  const Answer late = carry(*client, std::move(command));
+  const RedisAnswer late = carry(*client, std::move(command));
   EXPECT_FALSE(late.ok);
   EXPECT_EQ(late.text, "redis: no time was left to ask it");
   EXPECT_TRUE(late.transient);

@@ -44,7 +44,7 @@ class Doomed final : public store::redis::Caller {
 
 class RedisSlots : public ::testing::Test {
  protected:
-  static constexpr RedisStore::Options kCluster() { return {.prefix = "headgate:", .cluster = true}; }
+  static RedisStore::Options cluster() { return {.prefix = "headgate:", .cluster = true}; }
   static Charge of(const LiveLimit& live, Units cost, std::string_view name) {
     Charge charge;
     charge.key = base::hash128(name, 1);
@@ -74,9 +74,9 @@ class RedisSlots : public ::testing::Test {
     return redis_.caller.ask({"EXISTS", redis_.store.key_of(base::hash128(name, 1)) + ":p"}) == "1";
   }
 
-  RedisCells redis_{kCluster()};
+  RedisCells redis_{cluster()};
   Doomed doomed_{redis_.caller};
-  RedisStore lost_{doomed_, kCluster()};
+  RedisStore lost_{doomed_, cluster()};
   std::vector<core::Outcome> outcomes_;
 };
 
