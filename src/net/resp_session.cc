@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <atomic>
+#include <deque>
 #include <utility>
 
 #include "net/byte_buffer.h"
@@ -11,6 +13,8 @@ namespace {
 
 // No further command is answered while more than this waits to be sent.
 constexpr std::size_t kMaxUnsent = 1 << 20;
+// Commands of one connection whose answers come from elsewhere; the next ones wait until some have come.
+constexpr std::size_t kMostAsked = 128;
 
 bool same_word(std::string_view text, std::string_view lower_case) noexcept {
   if (text.size() != lower_case.size()) return false;
@@ -33,16 +37,20 @@ class RespSession final : public Session, private RespContext {
   void finish() override;
   void drain() override;
   [[nodiscard]] bool midway() const noexcept override { return parser_ != nullptr && !paused && !close; }
-  [[nodiscard]] bool busy() const noexcept override { return asked_ != nullptr; }
+  // Not while it may go on with what it has kept.
+  [[nodiscard]] bool busy() const noexcept override {
+    return !asked_.empty() && (!paused || input_.empty() || asked_.size() >= kMostAsked);
+  }
 
+  using Asked = std::shared_ptr<std::atomic<bool>>;  // true: nobody waits for it
   // The answer to a command that was put off.
-  void answer_later(const std::shared_ptr<std::atomic<bool>>& asked, std::string_view text, int version);
+  void answer_later(const Asked& asked, std::string_view text);
 
  private:
   class Later;
 
   std::shared_ptr<RespLater> later() override;
-  void quit() override { close = true; }
+  void quit() override { closing_ = true; }
   [[nodiscard]] Nanos now() const noexcept override { return now_; }
 
   std::size_t answer_all(std::string_view data);
@@ -51,23 +59,40 @@ class RespSession final : public Session, private RespContext {
     if (parser_) Spare<RespParser>::give_back(std::move(parser_));
   }
   void abandon() noexcept {
-    if (asked_) asked_->store(true, std::memory_order_relaxed);
+    for (const Slot& slot : asked_) slot.asked->store(true, std::memory_order_relaxed);
+  }
+  // Where the next reply goes: answers keep the order of their commands.
+  [[nodiscard]] std::string& tail() noexcept { return asked_.empty() ? out : asked_.back().after; }
+  // What is to be done once nothing is left to answer.
+  void close_if_over() noexcept {
+    if (!asked_.empty()) {
+      paused = paused || closing_ || finishing_;  // nothing more is to be read
+    } else if (closing_ || (finishing_ && !paused) || (draining_ && !paused && !midway())) {
+      close = true;
+    }
   }
 
   const std::unique_ptr<RespCommands> commands_;
   const RespLimits limits_;
   Nanos now_{0};
-  ByteBuffer input_;                          // what has come and is not answered
-  std::unique_ptr<RespParser> parser_;        // while a command is being read
-  std::shared_ptr<std::atomic<bool>> asked_;  // while an answer is to come from elsewhere; true: nobody waits for it
+  ByteBuffer input_;                    // what has come and is not answered
+  std::unique_ptr<RespParser> parser_;  // while a command is being read
+  struct Slot {
+    Asked asked;
+    bool answered = false;
+    std::string text;   // the answer
+    std::string after;  // what was answered at once to commands that followed
+  };
+  std::deque<Slot> asked_;  // those whose answers come from elsewhere, in order
   int version_ = 2;
+  bool closing_ = false;    // after what has been asked is answered
   bool finishing_ = false;  // the peer sends no more
   bool draining_ = false;   // the server wants no more
 };
 
 class RespSession::Later final : public RespLater {
  public:
-  Later(std::shared_ptr<Link> link, std::shared_ptr<std::atomic<bool>> asked, int version) noexcept
+  Later(std::shared_ptr<Link> link, Asked asked, int version) noexcept
       : link_(std::move(link)), asked_(std::move(asked)), version_(version) {}
   ~Later() override {
     send([](RespWriter& reply) { reply.error("ERR the command was given up"); });
@@ -80,48 +105,44 @@ class RespSession::Later final : public RespLater {
     std::string text;
     RespWriter writer(text, version_);
     write(writer);
-    link_->post([text = std::move(text), asked = asked_, version = writer.version()](Session& session) {
-      if (auto* resp = dynamic_cast<RespSession*>(&session)) resp->answer_later(asked, text, version);
+    link_->post([text = std::move(text), asked = asked_](Session& session) {
+      if (auto* resp = dynamic_cast<RespSession*>(&session)) resp->answer_later(asked, text);
     });
   }
   [[nodiscard]] bool abandoned() const noexcept override { return asked_->load(std::memory_order_relaxed); }
 
  private:
   const std::shared_ptr<Link> link_;
-  const std::shared_ptr<std::atomic<bool>> asked_;
+  const Asked asked_;
   const int version_;
   bool sent_ = false;
 };
 
 std::shared_ptr<RespLater> RespSession::later() {
-  asked_ = std::make_shared<std::atomic<bool>>(false);
-  return std::make_shared<Later>(link, asked_, version_);
+  Slot& slot = asked_.emplace_back();
+  slot.asked = std::make_shared<std::atomic<bool>>(false);
+  return std::make_shared<Later>(link, slot.asked, version_);
 }
 
 void RespSession::receive(std::string_view bytes, Nanos now) {
-  if (close) return;
-  if (asked_) {
-    input_.append(bytes);  // the driver stops reading while we are paused, so this is one read's worth
-    return;
-  }
+  if (close || closing_) return;
   now_ = now;
   paused = false;
   const bool own = !input_.empty();
   if (own) input_.append(bytes);
   const std::string_view data = own ? input_.view() : bytes;
   const std::size_t used = answer_all(data);
-  if (close || used == data.size()) {
+  if (close || closing_ || used == data.size()) {
     drop_input();
   } else if (own) {
     input_.erase(0, used);
   } else {
     input_.append(data.substr(used));
   }
-  if ((finishing_ && !paused) || (draining_ && !paused && !midway())) close = true;
+  close_if_over();
 }
 
 std::size_t RespSession::answer_all(std::string_view data) {
-  RespWriter writer(out, version_);
   std::size_t used = 0;
   if (!parser_) {
     parser_ = Spare<RespParser>::take();
@@ -132,13 +153,14 @@ std::size_t RespSession::answer_all(std::string_view data) {
   RespParser::Step step = parser_->parse(data, limits_);
   bool partial = step == RespParser::Step::kMore && !data.empty();
   while (step != RespParser::Step::kMore) {
-    if (out.size() > kMaxUnsent) {
+    RespWriter writer(tail(), version_);
+    if (tail().size() > kMaxUnsent || asked_.size() >= kMostAsked) {
       paused = true;
       break;
     }
     if (step == RespParser::Step::kRefused) {
       writer.error("ERR Protocol error: " + parser_->problem());
-      close = true;
+      closing_ = true;
       break;
     }
     const std::size_t after = used + parser_->size();
@@ -154,40 +176,42 @@ std::size_t RespSession::answer_all(std::string_view data) {
       }
       commands_->command(args, writer, *this);
       version_ = writer.version();
-      if (close) break;
-      if (asked_) {
-        paused = true;
-        break;
-      }
+      if (closing_) break;
     }
     std::swap(parser_, ahead);
     step = next;
     partial = step == RespParser::Step::kMore && used < data.size();
   }
   Spare<RespParser>::give_back(std::move(ahead));
-  if (!partial || paused || close) Spare<RespParser>::give_back(std::move(parser_));
+  if (!partial || paused || close || closing_) Spare<RespParser>::give_back(std::move(parser_));
   return used;
 }
 
-void RespSession::answer_later(const std::shared_ptr<std::atomic<bool>>& asked, std::string_view text, int version) {
-  if (asked != asked_ || close) return;
-  asked_.reset();
-  version_ = version;
-  out += text;
-  // What has come meanwhile is answered as soon as the driver has sent this.
-  paused = !input_.empty();
-  if ((finishing_ || draining_) && !paused) close = true;
+void RespSession::answer_later(const Asked& asked, std::string_view text) {
+  const auto slot = std::find_if(asked_.begin(), asked_.end(), [&](const Slot& each) { return each.asked == asked; });
+  if (slot == asked_.end() || close) return;
+  slot->answered = true;
+  slot->text = text;
+  while (!asked_.empty() && asked_.front().answered) {
+    out += asked_.front().text;
+    out += asked_.front().after;
+    asked_.pop_front();
+  }
+  // What it has kept is answered as soon as the driver has sent this.
+  paused = !input_.empty() && parser_ == nullptr;
+  close_if_over();
 }
 
 void RespSession::finish() {
   finishing_ = true;
   abandon();
-  if (!paused) close = true;
+  if (paused && !input_.empty()) return;
+  close_if_over();
 }
 
 void RespSession::drain() {
   draining_ = true;
-  if (!paused && !midway()) close = true;
+  close_if_over();
 }
 
 }  // namespace

@@ -174,15 +174,76 @@ TEST_F(RespSession, QuitClosesAfterTheReply) {
   EXPECT_TRUE(hand.closed);
 }
 
-TEST_F(RespSession, ALaterReplyHoldsBackWhatFollows) {
+void answer(const std::shared_ptr<RespLater>& later, int value) {
+  later->send([value](RespWriter& reply) { reply.integer(value); });
+}
+
+TEST_F(RespSession, ALaterReplyHoldsBackTheAnswersThatFollow) {
   EXPECT_EQ(ask("LATER\r\nb\r\n"), "");
-  EXPECT_TRUE(hand.session().paused);
+  EXPECT_FALSE(hand.session().paused);
   EXPECT_TRUE(hand.session().busy());
   EXPECT_EQ(ask("c\r\n"), "");
-  log.later[0]->send([](RespWriter& reply) { reply.integer(5); });
+  EXPECT_EQ(log.count, 3);
+  answer(log.later[0], 5);
   hand.run_posted();
   EXPECT_EQ(hand.take(), ":5\r\n*1\r\n$1\r\nb\r\n*1\r\n$1\r\nc\r\n");
   EXPECT_FALSE(hand.session().busy());
+}
+
+TEST_F(RespSession, SeveralLaterRepliesKeepTheOrderOfTheirCommands) {
+  EXPECT_EQ(ask("LATER\r\nLATER\r\nb\r\nLATER\r\n"), "");
+  answer(log.later[1], 2);
+  answer(log.later[2], 3);
+  hand.run_posted();
+  EXPECT_EQ(hand.take(), "");
+  answer(log.later[0], 1);
+  hand.run_posted();
+  EXPECT_EQ(hand.take(), ":1\r\n:2\r\n*1\r\n$1\r\nb\r\n:3\r\n");
+  EXPECT_FALSE(hand.session().busy());
+}
+
+TEST_F(RespSession, OnlySoManyCommandsAreAskedAtATime) {
+  std::string many;
+  for (int i = 0; i < 130; ++i) many += "LATER\r\n";
+  ask(many + "QUIT\r\n");
+  EXPECT_EQ(log.count, 128);
+  EXPECT_TRUE(hand.session().paused);
+  for (int i = 0; i < 130; ++i) {
+    answer(log.later[static_cast<std::size_t>(i)], 7);
+    hand.run_posted();
+  }
+  std::string expected;
+  for (int i = 0; i < 130; ++i) expected += ":7\r\n";
+  EXPECT_EQ(hand.take(), expected + "+OK\r\n");
+  EXPECT_TRUE(hand.closed);
+}
+
+TEST_F(RespSession, QuittingWaitsForWhatWasAskedBefore) {
+  EXPECT_EQ(ask("LATER\r\nQUIT\r\nb\r\n"), "");
+  EXPECT_FALSE(hand.closed);
+  answer(log.later[0], 5);
+  hand.run_posted();
+  EXPECT_EQ(hand.take(), ":5\r\n+OK\r\n");
+  EXPECT_TRUE(hand.closed);
+  EXPECT_EQ(log.count, 2);
+}
+
+TEST_F(RespSession, AProtocolErrorWaitsForWhatWasAskedBefore) {
+  EXPECT_EQ(ask("LATER\r\n*x\r\n"), "");
+  answer(log.later[0], 5);
+  hand.run_posted();
+  EXPECT_THAT(hand.take(), ::testing::StartsWith(":5\r\n-ERR Protocol error"));
+  EXPECT_TRUE(hand.closed);
+}
+
+TEST_F(RespSession, WhoeverHangsUpMidwayIsStillToldWhatWasAsked) {
+  EXPECT_EQ(ask("LATER\r\n*1\r\n$3\r\na"), "");
+  hand.finish();
+  EXPECT_FALSE(hand.closed);
+  answer(log.later[0], 5);
+  hand.run_posted();
+  EXPECT_EQ(hand.take(), ":5\r\n");
+  EXPECT_TRUE(hand.closed);
 }
 
 TEST_F(RespSession, ALaterReplyThatIsDroppedIsAnError) {
