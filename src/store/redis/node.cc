@@ -6,6 +6,8 @@
 #include <charconv>
 #include <chrono>
 
+#include "store/redis/wall_clock.h"
+
 namespace headgate::store::redis {
 namespace {
 
@@ -14,10 +16,6 @@ using std::chrono::milliseconds;
 constexpr Nanos kClockEvery = std::chrono::seconds{1};
 constexpr Nanos kSteady = std::chrono::seconds{1};  // a connection that lasted so long is no sign of trouble
 constexpr int kSilentDeadlines = 3;
-
-Nanos wall_now() noexcept {
-  return std::chrono::duration_cast<Nanos>(std::chrono::system_clock::now().time_since_epoch());
-}
 
 std::optional<std::int64_t> integer_in(const Reply& reply) noexcept {
   if (!reply.is_text()) return std::nullopt;

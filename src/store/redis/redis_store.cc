@@ -7,6 +7,7 @@
 
 #include "store/redis/cell_codec.h"
 #include "store/redis/plan_script.h"
+#include "store/redis/wall_clock.h"
 
 namespace headgate::store::redis {
 namespace {
@@ -16,10 +17,6 @@ using core::Outcome;
 constexpr std::size_t kMaxForeign = 4096;
 // A cell may be stale, then another, then the period over; more often than this in one call is a fault.
 constexpr int kMaxAttempts = 12;
-
-Nanos wall_now() noexcept {
-  return std::chrono::duration_cast<Nanos>(std::chrono::system_clock::now().time_since_epoch());
-}
 
 Error torn_answer() {
   return {ErrorCode::kCorrupt, "redis: the script gave an answer that is none of ours: is another program using it?"};
