@@ -122,6 +122,8 @@ void add_store(const Service& service, const HttpApiOptions& options, Page& page
              real(facts.unsent));
   page.gauge("headgate_store_arrears", "Cells that are yet to be charged for what was admitted while it was away.",
              real(service.engine->arrears()));
+  page.counter("headgate_store_arrears_lost_total", "Charges not made up for: too many cells were owed already.",
+               real(service.engine->arrears_lost()));
   page.gauge("headgate_store_leased_units", "Units leased by this server and not used yet.",
              static_cast<double>(facts.leased_units));
   page.counter("headgate_store_leased_blocks_total", "Blocks of units that this server has leased.",

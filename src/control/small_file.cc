@@ -8,7 +8,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "control/descriptor.h"
+#include "base/descriptor.h"
 
 namespace headgate::control {
 namespace {
@@ -18,8 +18,8 @@ Error io_error(const std::string& path, const char* what) {
 }
 
 bool write_and_sync(const std::string& path, std::string_view bytes) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.is_open()) return false;
+  const base::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file) return false;
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -32,16 +32,16 @@ bool write_and_sync(const std::string& path, std::string_view bytes) {
 bool sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return file.is_open() && ::fsync(file.get()) == 0;
+  const base::Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return file && ::fsync(file.get()) == 0;
 }
 
 }  // namespace
 
 Result<std::optional<std::string>> read_start(const std::string& path, std::size_t most) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::optional<std::string>();
-  if (!file.is_open()) return io_error(path, "cannot be read");
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file && (errno == ENOENT || errno == ENOTDIR)) return std::optional<std::string>();
+  if (!file) return io_error(path, "cannot be read");
   struct stat about {};
   if (::fstat(file.get(), &about) != 0) return io_error(path, "cannot be read");
   if (!S_ISREG(about.st_mode)) return Error{ErrorCode::kIo, path + ": cannot be read: it must be a regular file"};

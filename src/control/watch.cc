@@ -15,7 +15,7 @@ namespace {
 
 Error io_error(const char* what) { return {ErrorCode::kIo, std::string(what) + ": " + std::strerror(errno), true}; }
 
-bool add(const Descriptor& epoll, int descriptor) {
+bool add(const base::Descriptor& epoll, int descriptor) {
   epoll_event event{};
   event.events = EPOLLIN;
   return ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
@@ -35,11 +35,11 @@ Result<ReloadTrigger> ReloadTrigger::open(const Options& options) {
     hangup.emplace(std::move(*opened));
   }
   ReloadTrigger trigger(std::move(*files), std::move(hangup), options.debounce);
-  trigger.timer_ = Descriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-  if (!trigger.timer_.is_open()) return io_error("no timer for reloading");
-  trigger.epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
-  if (!trigger.epoll_.is_open() || !add(trigger.epoll_, trigger.files_.fd()) ||
-      !add(trigger.epoll_, trigger.timer_.get()) || (trigger.hangup_ && !add(trigger.epoll_, trigger.hangup_->fd()))) {
+  trigger.timer_ = base::Descriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  if (!trigger.timer_) return io_error("no timer for reloading");
+  trigger.epoll_ = base::Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  if (!trigger.epoll_ || !add(trigger.epoll_, trigger.files_.fd()) || !add(trigger.epoll_, trigger.timer_.get()) ||
+      (trigger.hangup_ && !add(trigger.epoll_, trigger.hangup_->fd()))) {
     return io_error("no descriptor for reloading");
   }
   return trigger;
@@ -74,13 +74,13 @@ Result<std::unique_ptr<ReloadThread>> ReloadThread::start(const ReloadTrigger::O
                                                           const Clock& clock) {
   auto trigger = ReloadTrigger::open(options);
   if (!trigger) return std::move(trigger).error();
-  Descriptor stop(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!stop.is_open()) return io_error("no descriptor for reloading");
+  base::Descriptor stop(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!stop) return io_error("no descriptor for reloading");
   return std::unique_ptr<ReloadThread>(
       new ReloadThread(std::move(*trigger), std::move(stop), std::move(callback), clock));
 }
 
-ReloadThread::ReloadThread(ReloadTrigger trigger, Descriptor stop, Callback callback, const Clock& clock)
+ReloadThread::ReloadThread(ReloadTrigger trigger, base::Descriptor stop, Callback callback, const Clock& clock)
     : trigger_(std::move(trigger)),
       stop_(std::move(stop)),
       callback_(std::move(callback)),

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "control/debounce.h"
-#include "control/descriptor.h"
 #include "control/hangup.h"
 #include "control/watch_list.h"
 #include "headgate/clock.h"
@@ -53,8 +53,8 @@ class ReloadTrigger {
   std::optional<Hangup> hangup_;
   Debounce debounce_;
   bool signalled_ = false;
-  Descriptor timer_;
-  Descriptor epoll_;
+  base::Descriptor timer_;
+  base::Descriptor epoll_;
 };
 
 // Calls back from a thread of its own whenever the trigger fires. The callback must not destroy it.
@@ -70,11 +70,11 @@ class ReloadThread {
   ~ReloadThread();
 
  private:
-  ReloadThread(ReloadTrigger trigger, Descriptor stop, Callback callback, const Clock& clock);
+  ReloadThread(ReloadTrigger trigger, base::Descriptor stop, Callback callback, const Clock& clock);
   void run();
 
   ReloadTrigger trigger_;
-  Descriptor stop_;
+  base::Descriptor stop_;
   Callback callback_;
   const Clock& clock_;
   std::thread thread_;

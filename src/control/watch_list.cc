@@ -59,8 +59,8 @@ Result<WatchList> WatchList::open(const std::vector<std::string>& paths) {
     }
     absolute.push_back(std::move(whole));
   }
-  Descriptor inotify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-  if (!inotify.is_open()) {
+  base::Descriptor inotify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  if (!inotify) {
     return Error{ErrorCode::kIo,
                  std::string("files cannot be watched (see fs.inotify.max_user_instances): ") + std::strerror(errno),
                  true};

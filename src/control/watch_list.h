@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "control/descriptor.h"
+#include "base/descriptor.h"
 #include "headgate/result.h"
 
 namespace headgate::control {
@@ -41,7 +41,7 @@ class WatchList {
     [[nodiscard]] bool concern(std::string_view name) const;
   };
 
-  WatchList(Descriptor inotify, std::vector<std::string> paths)
+  WatchList(base::Descriptor inotify, std::vector<std::string> paths)
       : inotify_(std::move(inotify)), paths_(std::move(paths)) {}
 
   void watch_again();
@@ -51,7 +51,7 @@ class WatchList {
   void watch_name(const std::string& folder, std::string_view name);
   [[nodiscard]] bool concerns(int watch, unsigned mask, std::string_view name) const;
 
-  Descriptor inotify_;
+  base::Descriptor inotify_;
   std::vector<std::string> paths_;
   std::map<int, Names> watches_;
   bool complete_ = true;

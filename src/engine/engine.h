@@ -121,6 +121,7 @@ class Engine {
   // Charges the remote store what was admitted while it was away, as far as that still counts. Call it once it is back.
   void make_up();
   [[nodiscard]] std::size_t arrears() const noexcept { return arrears_.size(); }
+  [[nodiscard]] std::uint64_t arrears_lost() const noexcept { return arrears_.lost(); }  // there were too many
 
   // All of these checks, or none: when one is denied, whatever the others were charged is given back before this
   // returns. `decisions` are in their order, each as if it had been asked alone. Holds and waits are not for these.
@@ -238,6 +239,8 @@ class Engine {
   // Waits for a remote store.
   [[nodiscard]] Answered apply_now(Plan& plan, CheckDecision& decision);
   [[nodiscard]] Answered apply_far(Plan& plan, CheckDecision& decision);
+  // nullopt: the remote store must be asked.
+  [[nodiscard]] std::optional<Answered> try_far(const Plan& plan, CheckDecision& decision);
   // The plan becomes what this node may admit alone.
   [[nodiscard]] Answered stand_in(Plan& plan, CheckDecision& decision);
   void land(Flight& flight, const Result<store::RemoteStore::Answer>& answer);
@@ -253,7 +256,9 @@ class Engine {
   // One charge that belongs to no policy.
   store::Applied apply_one(const store::Charge& charge, const store::Ask& ask, core::Outcome& outcome);
   void refund_one(const store::Charge& charge, Nanos charged_at, Nanos now);
-  void make_up(const store::Charge& charge, const Arrear& arrear);
+  // Charges the remote store what was used already, and does not wait to hear of it: where it does not answer, it is
+  // owed. REQUIRES: the arrear's numbers are what the charge is judged by.
+  void charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask);
   // Adds what the matching policies charge; false: too many of them.
   [[nodiscard]] static bool add_to_plan(const State& state, policy::Fields& fields, const double* amounts, bool parent,
                                         Plan& plan, CheckDecision& decision);
@@ -276,8 +281,6 @@ class Engine {
   void give_back(const Lease& lease, Nanos now);
   void release_slot(const Held& held, LeaseId slot, Nanos now);
   void refund_held(const Held& held, const store::Charge& charge, Nanos now, Nanos wall);
-  // Charges what was used after all, and does not wait to hear of it.
-  void charge_far(const Held& held, const store::Charge& charge, const store::Ask& ask);
   void expire_leases(Nanos now);
   void serve_lines(Nanos now);
   [[nodiscard]] Result<std::shared_ptr<Lease>> find_lease(std::string_view id, std::string_view owner, Nanos now,

@@ -127,7 +127,7 @@ double Engine::settle_part(const Held& held, double actual, Nanos now, Nanos wal
                        .lease = slot,
                        .count_denial = false};
   if (held.remote) {
-    charge_far(held, charge, ask);
+    charge_owed(charge, {held.numbers, charge.cost, wall}, ask);
     return static_cast<double>(excess) / held.scale;
   }
   core::Outcome outcome;

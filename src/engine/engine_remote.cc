@@ -35,13 +35,16 @@ Result<RemoteStore::Answer> ask_and_wait(RemoteStore& store, std::span<const sto
 
 }  // namespace
 
+std::optional<Engine::Answered> Engine::try_far(const Plan& plan, CheckDecision& decision) {
+  if (plan.holds) return std::nullopt;
+  const auto applied = remote_->try_now(plan.all(), plan.ask, {decision.outcomes.data(), decision.outcomes.size()});
+  if (!applied) return std::nullopt;
+  return Answered{.applied = *applied, .by = AnsweredBy::kRemote};
+}
+
 Engine::Answered Engine::apply_far(Plan& plan, CheckDecision& decision) {
+  if (const std::optional<Answered> answered = try_far(plan, decision)) return *answered;
   const std::span<core::Outcome> outcomes{decision.outcomes.data(), decision.outcomes.size()};
-  if (!plan.holds) {
-    if (const auto applied = remote_->try_now(plan.all(), plan.ask, outcomes)) {
-      return {.applied = *applied, .by = AnsweredBy::kRemote};
-    }
-  }
   const Result<RemoteStore::Answer> answer = ask_and_wait(*remote_, plan.all(), plan.ask, outcomes);
   if (!answer) return stand_in(plan, decision);
   return {answer->applied, answer->at, AnsweredBy::kRemote};
@@ -88,14 +91,13 @@ std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision
   const std::uint64_t kicks = room_.kicks();
   Plan plan;
   if (!prepare(now, check, Asker::kMayWait, plan, decision)) return 0;
-  Answered answered;
-  const std::span<core::Outcome> outcomes{decision.outcomes.data(), decision.outcomes.size()};
-  std::optional<store::Applied> now_known;
+  std::optional<Answered> answered;
   if (remote_ == nullptr) {
-    answered = {store_.apply(plan.all(), plan.ask, outcomes)};
-  } else if (!plan.holds && (now_known = remote_->try_now(plan.all(), plan.ask, outcomes))) {
-    answered = {.applied = *now_known, .by = AnsweredBy::kRemote};
+    answered = Answered{store_.apply(plan.all(), plan.ask, {decision.outcomes.data(), decision.outcomes.size()})};
   } else {
+    answered = try_far(plan, decision);
+  }
+  if (!answered) {
     auto flight = std::make_unique<Flight>();
     flight->check = OwnedCheck(check);
     flight->decision = std::move(decision);
@@ -112,7 +114,7 @@ std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision
                    });
     return kInFlight | id;
   }
-  conclude(now, check, Asker::kMayWait, answered, plan, decision);
+  conclude(now, check, Asker::kMayWait, *answered, plan, decision);
   if (!decision.waits || check.peek) return 0;
   return queue_up({now, kicks, 0}, check, decision, make_done);
 }
@@ -148,18 +150,6 @@ void Engine::refund_one(const store::Charge& charge, Nanos charged_at, Nanos now
   }
 }
 
-void Engine::charge_far(const Held& held, const store::Charge& charge, const store::Ask& ask) {
-  struct Used {
-    store::Charge charge;
-    std::shared_ptr<LiveNumbers> numbers;
-    core::Outcome outcome;
-  };
-  auto used = std::make_shared<Used>(Used{charge, held.numbers, {}});
-  remote_->apply({&used->charge, 1}, ask, {&used->outcome, 1}, [this, used](const Result<RemoteStore::Answer>& answer) {
-    if (!answer) arrears_.add(used->charge.key, used->numbers, used->charge.cost, clock_->wall(clock_->now()));
-  });
-}
-
 void Engine::set_local_share(double share) {
   const std::lock_guard guard(control_mutex_);
   book_.set_share(share);
@@ -167,35 +157,36 @@ void Engine::set_local_share(double share) {
 }
 
 void Engine::make_up() {
-  for (const auto& [cell, arrear] : arrears_.take_all()) {
+  for (auto& [cell, arrear] : arrears_.take_all()) {
     store::Charge charge;
     charge.key = cell;
     charge.limit = &arrear.numbers->live;
-    const core::CompiledLimit& limit = charge.limit->current();
+    const core::CompiledLimit limit = charge.limit->current();
     charge.cost = std::min(still_owed(limit, arrear, clock_->wall(clock_->now())), limit.most);
-    if (charge.cost > 0) make_up(charge, arrear);
+    if (charge.cost > 0) charge_owed(charge, std::move(arrear), {.effect = store::Effect::kCharge});
   }
 }
 
-void Engine::make_up(const store::Charge& charge, const Arrear& arrear) {
+void Engine::charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask) {
   struct Owed {
     store::Charge charge;
     Arrear arrear;  // keeps the limit alive
     core::Outcome outcome;
   };
-  auto owed = std::make_shared<Owed>(Owed{charge, arrear, {}});
-  remote_->apply({&owed->charge, 1}, {.effect = store::Effect::kCharge}, {&owed->outcome, 1},
-                 [this, owed](const Result<RemoteStore::Answer>& answer) {
+  auto owed = std::make_shared<Owed>(Owed{charge, std::move(arrear), {}});
+  remote_->apply({&owed->charge, 1}, ask, {&owed->outcome, 1},
+                 [this, owed, ask](const Result<RemoteStore::Answer>& answer) {
                    if (!answer) {
                      arrears_.add(owed->charge.key, owed->arrear.numbers, owed->charge.cost, owed->arrear.last);
                      return;
                    }
                    // Others may have used what is owed here meanwhile: then all that is left is taken.
                    const Units left = owed->outcome.remaining;
-                   if (answer->applied.wait == Nanos{0} || left <= 0 || left >= owed->charge.cost) return;
+                   const bool charged = answer->applied.wait == Nanos{0} || answer->applied.reserved;
+                   if (charged || left <= 0 || left >= owed->charge.cost) return;
                    store::Charge less = owed->charge;
                    less.cost = left;
-                   make_up(less, owed->arrear);
+                   charge_owed(less, owed->arrear, ask);
                  });
 }
 

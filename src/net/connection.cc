@@ -33,7 +33,8 @@ class Connection::Handle final : public Link, public std::enable_shared_from_thi
   const std::shared_ptr<Mailbox> mailbox_;
 };
 
-Connection::Connection(Worker& worker, Port& port, Fd socket, Peer peer, std::shared_ptr<TlsContext> tls, Nanos now)
+Connection::Connection(Worker& worker, Port& port, base::Descriptor socket, Peer peer, std::shared_ptr<TlsContext> tls,
+                       Nanos now)
     : worker_(worker),
       port_(port),
       socket_(std::move(socket)),

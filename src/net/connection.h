@@ -9,7 +9,7 @@
 #include <list>
 #include <memory>
 
-#include "net/fd.h"
+#include "base/descriptor.h"
 #include "net/session.h"
 #include "net/tls.h"
 #include "net/worker.h"
@@ -19,7 +19,8 @@ namespace headgate::net {
 class Connection final : public Watcher {
  public:
   // With a TLS context, the session is made once hands have been shaken.
-  Connection(Worker& worker, Port& port, Fd socket, Peer peer, std::shared_ptr<TlsContext> tls, Nanos now);
+  Connection(Worker& worker, Port& port, base::Descriptor socket, Peer peer, std::shared_ptr<TlsContext> tls,
+             Nanos now);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -54,7 +55,7 @@ class Connection final : public Watcher {
 
   Worker& worker_;
   Port& port_;
-  Fd socket_;
+  base::Descriptor socket_;
   std::list<std::unique_ptr<Connection>>::iterator place_;  // among the worker's
   std::unique_ptr<Session> session_;
   std::shared_ptr<Handle> handle_;

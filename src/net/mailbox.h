@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "net/fd.h"
+#include "base/descriptor.h"
 
 namespace headgate::net {
 
@@ -27,7 +27,7 @@ class Mailbox {
   void close();
 
  private:
-  Fd wake_;
+  base::Descriptor wake_;
   mutable std::mutex mutex_;
   std::vector<std::function<void()>> letters_;
   bool closed_ = false;

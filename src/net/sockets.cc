@@ -61,8 +61,8 @@ SocketAddress own_address(int fd) {
 }
 
 // Bound and listening, or errno.
-Fd listening(const SocketAddress& address, bool shared_port, int& error) {
-  Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+base::Descriptor listening(const SocketAddress& address, bool shared_port, int& error) {
+  base::Descriptor fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   const bool tcp = address.storage.ss_family != AF_UNIX;
   if (!fd || (tcp && setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) ||
@@ -76,8 +76,8 @@ Fd listening(const SocketAddress& address, bool shared_port, int& error) {
   return fd;
 }
 
-std::vector<Fd> shared_by(Fd fd, int threads) {
-  std::vector<Fd> sockets;
+std::vector<base::Descriptor> shared_by(base::Descriptor fd, int threads) {
+  std::vector<base::Descriptor> sockets;
   for (int i = 1; i < threads; ++i) sockets.emplace_back(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
   sockets.push_back(std::move(fd));
   return sockets;
@@ -108,7 +108,7 @@ Result<Bound> bind_tcp(const Listener& listener, const Address& asked, int threa
   int error = 0;
   for (const SocketAddress& address : addresses) {
     // Bound alone first: with SO_REUSEPORT a second server of the same user would join instead of being told.
-    Fd first = listening(address, false, error);
+    base::Descriptor first = listening(address, false, error);
     if (!first) continue;
     Bound bound;
     SocketAddress actual = own_address(first.get());
@@ -119,7 +119,7 @@ Result<Bound> bind_tcp(const Listener& listener, const Address& asked, int threa
     }
     first.reset();
     for (int i = 0; i < threads; ++i) {
-      Fd fd = listening(actual, true, error);
+      base::Descriptor fd = listening(actual, true, error);
       if (!fd) return failed(listener, reason(error));
       bound.sockets.push_back(std::move(fd));
     }
@@ -140,13 +140,13 @@ Result<Bound> bind_unix(const Listener& listener, const Address& asked, int thre
   // A socket that nobody answers on was left behind by a process that died.
   struct stat status {};
   if (::lstat(asked.path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) {
-    const Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const base::Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(probe.get(), address.get(), address.size) != 0 && errno == ECONNREFUSED) {
       ::unlink(asked.path.c_str());
     }
   }
   int error = 0;
-  Fd fd = listening(address, false, error);
+  base::Descriptor fd = listening(address, false, error);
   if (!fd) return failed(listener, reason(error));
   Bound bound;
   bound.address = "unix:" + asked.path;
@@ -167,7 +167,7 @@ Result<Bound> take_inherited(const Listener& listener, int threads) {
   setsockopt(listener.inherited, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails for unix sockets, which need none
   Bound bound;
   bound.address = text_of(own_address(listener.inherited));
-  bound.sockets = shared_by(Fd(listener.inherited), threads);
+  bound.sockets = shared_by(base::Descriptor(listener.inherited), threads);
   return bound;
 }
 

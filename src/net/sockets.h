@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "headgate/result.h"
-#include "net/fd.h"
 #include "net/io.h"
 
 namespace headgate::net {
 
 struct Bound {
-  std::vector<Fd> sockets;  // one for each thread
-  std::string address;      // what it came to: "127.0.0.1:40123"
-  std::string unlink;       // the path of a unix socket that is ours to remove
+  std::vector<base::Descriptor> sockets;  // one for each thread
+  std::string address;                    // what it came to: "127.0.0.1:40123"
+  std::string unlink;                     // the path of a unix socket that is ours to remove
 };
 
 // Listening sockets for one listener; errors begin with its name and address. TCP sockets share a port by SO_REUSEPORT,

@@ -19,7 +19,7 @@ constexpr Nanos kTick{std::chrono::milliseconds{500}};
 
 }  // namespace
 
-Port::Port(Worker& worker, std::size_t index, Fd socket) noexcept
+Port::Port(Worker& worker, std::size_t index, base::Descriptor socket) noexcept
     : worker_(worker), index_(index), socket_(std::move(socket)) {}
 
 const Listener& Port::listener() const noexcept { return worker_.common().listeners[index_]; }
@@ -46,7 +46,8 @@ void Port::ready(std::uint32_t /*events*/) {
 bool Port::accept_one() {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
-  Fd socket(::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  base::Descriptor socket(
+      ::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       // It would be reported as ready for ever; the next tick tries again.
@@ -85,7 +86,7 @@ Worker::~Worker() {
   mailbox_->close();
 }
 
-void Worker::add_port(std::size_t listener, Fd socket) {
+void Worker::add_port(std::size_t listener, base::Descriptor socket) {
   ports_.push_back(std::make_unique<Port>(*this, listener, std::move(socket)));
 }
 

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "net/fd.h"
+#include "base/descriptor.h"
 #include "net/io.h"
 #include "net/mailbox.h"
 #include "net/tls.h"
@@ -62,7 +62,7 @@ struct IoCommon {
 // One listener on one thread.
 class Port final : public Watcher {
  public:
-  Port(Worker& worker, std::size_t index, Fd socket) noexcept;
+  Port(Worker& worker, std::size_t index, base::Descriptor socket) noexcept;
   void open();
   void close();
   void ready(std::uint32_t events) override;
@@ -79,7 +79,7 @@ class Port final : public Watcher {
 
   Worker& worker_;
   const std::size_t index_;
-  Fd socket_;
+  base::Descriptor socket_;
   bool paused_ = false;
 };
 
@@ -93,7 +93,7 @@ class Worker final : private Watcher {
   Worker& operator=(const Worker&) = delete;
 
   [[nodiscard]] bool good() const noexcept { return epoll_ && mailbox_->fd() >= 0; }
-  void add_port(std::size_t listener, Fd socket);
+  void add_port(std::size_t listener, base::Descriptor socket);
   void start();
   void join();
   void close_ports();  // REQUIRES: the thread does not run
@@ -124,7 +124,7 @@ class Worker final : private Watcher {
 
   IoCommon& common_;
   const int index_;
-  Fd epoll_;
+  base::Descriptor epoll_;
   std::shared_ptr<Mailbox> mailbox_;
   std::unique_ptr<char[]> buffer_;
   std::vector<std::unique_ptr<Port>> ports_;

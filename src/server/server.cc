@@ -18,7 +18,7 @@
 #include "api/ratelimit_service.h"
 #include "api/resp_api.h"
 #include "api/websocket_api.h"
-#include "control/descriptor.h"
+#include "base/descriptor.h"
 #include "control/watch.h"
 #include "net/grpc.h"
 #include "net/resp.h"
@@ -35,9 +35,9 @@ using observe::log;
 using observe::LogLevel;
 
 // Held for as long as the server lives, so that no second one writes to the same folder.
-Result<control::Descriptor> lock_data(const std::string& data) {
+Result<base::Descriptor> lock_data(const std::string& data) {
   const std::string path = data + "/lock";
-  control::Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  base::Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (file.get() < 0) return Error{ErrorCode::kIo, fmt::format("{}: {}", path, std::strerror(errno))};
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     return Error{ErrorCode::kIo,
@@ -88,7 +88,7 @@ class Running final : public Server {
   Result<void> open(const std::vector<InheritedSocket>& inherited) {
     make_room_for(config_.max_connections);
     if (Result<void> made = make_data(config_.data); !made) return made;
-    Result<control::Descriptor> lock = lock_data(config_.data);
+    Result<base::Descriptor> lock = lock_data(config_.data);
     if (!lock) return std::move(lock).error();
     lock_ = std::move(*lock);
     Result<std::unique_ptr<state::Database>> database =
@@ -358,7 +358,7 @@ class Running final : public Server {
   }
 
   const Config config_;
-  control::Descriptor lock_;
+  base::Descriptor lock_;
   std::unique_ptr<state::Database> database_;
   observe::Traffic traffic_;
   std::unique_ptr<observe::Notices> notices_;

@@ -60,6 +60,7 @@ Result<std::unique_ptr<SharedStore>> SharedStore::open(const StoreConfig& config
   leases.prefix = config.prefix;
   leases.node = made->node_ + "." + made_up_name();  // another one after a restart
   leases.clock = &clock;
+  leases.settings = made->lease_settings_;
   made->leases_ = std::make_unique<store::redis::LeasedStore>(*made->store_, *made->client_, std::move(leases));
   return made;
 }
@@ -85,8 +86,7 @@ Result<std::uint64_t> SharedStore::seed(std::uint64_t kept, Nanos at_most) {
     store::redis::Command command;
     store::redis::append_words(std::span(words.begin(), words.size()), command.wire);
     command.slot = store::redis::slot_of(key);
-    std::binary_semaphore answered{0};
-    client_->call(std::move(command), [&](const Result<Reply>& reply) {
+    ask_and_wait(*client_, std::move(command), [&](const Result<Reply>& reply) {
       std::uint64_t value = 0;
       if (!reply) {
         seed = unreachable(reply.error().message);
@@ -95,9 +95,7 @@ Result<std::uint64_t> SharedStore::seed(std::uint64_t kept, Nanos at_most) {
         const char* end = text.data() + text.size();
         if (std::from_chars(text.data(), end, value).ptr == end && value != 0) seed = value;
       }
-      answered.release();
     });
-    answered.acquire();
   };
   say({"SET", key, fresh, "NX"});
   say({"GET", key});
@@ -127,7 +125,7 @@ void SharedStore::stop() {
 void SharedStore::apply(std::span<const store::Charge> charges, const store::Ask& ask,
                         std::span<core::Outcome> outcomes, Done done) {
   if (ask.effect == store::Effect::kCharge && all_leased(charges)) {
-    leases_->fetch(charges, std::vector(charges.size(), lease_settings_), ask, outcomes, std::move(done));
+    leases_->fetch(charges, ask, outcomes, std::move(done));
   } else {
     store_->apply(charges, ask, outcomes, std::move(done));
   }
@@ -137,7 +135,7 @@ std::optional<store::Applied> SharedStore::try_now(std::span<const store::Charge
                                                    std::span<core::Outcome> outcomes) {
   using Verdict = store::redis::LeasedStore::Verdict;
   if (ask.effect != store::Effect::kCharge || !all_leased(charges)) return std::nullopt;
-  const Verdict verdict = leases_->try_local(charges, ask.now, outcomes, [&](std::size_t) { return lease_settings_; });
+  const Verdict verdict = leases_->try_local(charges, ask.now, outcomes);
   store::Applied applied;
   switch (verdict) {
     case Verdict::kAsk: return std::nullopt;

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <charconv>
-#include <semaphore>
 #include <utility>
 
 #include "api/http_api.h"
@@ -60,27 +59,16 @@ state::Setting setting_of(std::string_view name, const std::optional<std::string
   return {std::string(name.substr(0, slash)), std::string(name.substr(slash + 1)), value};
 }
 
-// Says it and waits: for no longer than the client's deadline. `read` sees the answer while it lasts.
 bool ask(store::redis::Caller& redis, Command command, const std::function<bool(const Reply&)>& read) {
-  std::binary_semaphore answered{0};
   bool good = false;
-  redis.call(std::move(command), [&](const Result<Reply>& reply) {
-    good = reply && read(*reply);
-    answered.release();
-  });
-  answered.acquire();
+  ask_and_wait(redis, std::move(command), [&](const Result<Reply>& reply) { good = reply && read(*reply); });
   return good;
 }
 
 Command script_call(const store::redis::Script& script, std::span<const std::string_view> keys,
                     std::span<const std::string> arguments) {
-  std::vector<std::string_view> words{"EVALSHA", script.sha1};
-  const std::string count = std::to_string(keys.size());
-  words.emplace_back(count);
-  words.insert(words.end(), keys.begin(), keys.end());
-  words.insert(words.end(), arguments.begin(), arguments.end());
   Command command;
-  store::redis::append_words(words, command.wire);
+  append_call(script, keys, arguments, command.wire);
   command.slot = store::redis::slot_of(keys[0]);
   command.script = &script;
   return command;

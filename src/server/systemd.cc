@@ -17,8 +17,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/descriptor.h"
 #include "base/utf8.h"
-#include "control/descriptor.h"
 
 namespace headgate::server {
 namespace {
@@ -118,8 +118,8 @@ bool notify(std::string_view state) noexcept {
   std::memcpy(address.sun_path, path, length);
   if (path[0] == '@') address.sun_path[0] = '\0';  // a name that is in no folder
 
-  const control::Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open()) return false;
+  const base::Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return false;
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
   const ssize_t sent = ::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
                                 reinterpret_cast<const sockaddr*>(&address), size);

@@ -152,6 +152,7 @@ class World {
   }
 
   [[nodiscard]] Agenda& agenda() noexcept { return agenda_; }
+  [[nodiscard]] const store::redis::LeaseSettings& settings() const noexcept { return settings_; }
   [[nodiscard]] test::LeaseRedis& redis() noexcept { return redis_; }
   // What a check of its own was charged is admitted then and there; a block is not, until it is used.
   void charged(const Charge& charge) {
@@ -223,8 +224,7 @@ class World {
       findings_.ideal += static_cast<std::uint64_t>(cost);
     }
 
-    const auto settings_of = [this](std::size_t) -> const auto& { return settings_; };
-    const auto verdict = node->leases.try_local({&charge, 1}, node->clock.now(), {&outcome, 1}, settings_of);
+    const auto verdict = node->leases.try_local({&charge, 1}, node->clock.now(), {&outcome, 1});
     if (verdict == LeasedStore::Verdict::kAsk) {
       ask_strictly(*node, cost);
       return;
@@ -244,7 +244,7 @@ class World {
     };
     auto asked = std::make_shared<Asked>();
     asked->charge = charge_of(cost);
-    node.leases.fetch({&asked->charge, 1}, {settings_}, {}, {&asked->outcome, 1},
+    node.leases.fetch({&asked->charge, 1}, {}, {&asked->outcome, 1},
                       [this, asked, cost](const Result<RemoteStore::Answer>& answer) {
                         if (answer.has_value() && answer->applied.wait == Nanos{0}) {
                           findings_.admitted += static_cast<std::uint64_t>(cost);
@@ -307,7 +307,10 @@ class World {
 Node::Node(World& world, std::string name, Nanos ahead)
     : clock(world.agenda(), ahead),
       line(world),
-      leases(line, line, {.prefix = "sim:", .node = std::move(name), .max_cells = 16, .clock = &clock}) {}
+      leases(
+          line, line,
+          {.prefix = "sim:", .node = std::move(name), .max_cells = 16, .clock = &clock, .settings = world.settings()}) {
+}
 
 Nanos Line::arrival(Nanos& last) {
   const Nanos now = world_.agenda().now();

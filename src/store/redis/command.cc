@@ -5,6 +5,8 @@
 
 #include <array>
 #include <charconv>
+#include <semaphore>
+#include <utility>
 
 namespace headgate::store::redis {
 namespace {
@@ -61,13 +63,17 @@ Script make_script(std::string_view text) {
   return script;
 }
 
+void append_array(std::size_t size, std::string& wire) { append_count('*', size, wire); }
+
+void append_bulk(std::string_view text, std::string& wire) {
+  append_count('$', text.size(), wire);
+  wire += text;
+  wire += "\r\n";
+}
+
 void append_words(std::span<const std::string_view> words, std::string& wire) {
-  append_count('*', words.size(), wire);
-  for (const std::string_view word : words) {
-    append_count('$', word.size(), wire);
-    wire += word;
-    wire += "\r\n";
-  }
+  append_array(words.size(), wire);
+  for (const std::string_view word : words) append_bulk(word, wire);
 }
 
 std::uint16_t slot_of(std::string_view key) noexcept {
@@ -102,5 +108,14 @@ std::int64_t Reply::integer() const noexcept { return reply_->integer; }
 std::string_view Reply::text() const noexcept { return {reply_->str, reply_->len}; }
 std::size_t Reply::size() const noexcept { return is_array() ? reply_->elements : 0; }
 Reply Reply::operator[](std::size_t i) const noexcept { return Reply(reply_->element[i]); }
+
+void ask_and_wait(Caller& caller, Command command, const std::function<void(const Result<Reply>&)>& read) {
+  std::binary_semaphore answered{0};
+  caller.call(std::move(command), [&](const Result<Reply>& reply) {
+    read(reply);
+    answered.release();
+  });
+  answered.acquire();
+}
 
 }  // namespace headgate::store::redis

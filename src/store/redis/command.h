@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,8 +37,20 @@ struct Command {
 
 [[nodiscard]] Nanos steady_now() noexcept;
 
+void append_array(std::size_t size, std::string& wire);  // that many bulk strings follow
+void append_bulk(std::string_view text, std::string& wire);
 // Appends the array of bulk strings that `words` are.
 void append_words(std::span<const std::string_view> words, std::string& wire);
+// The same for a call of a script. Keys and arguments are ranges of text.
+template <class Keys, class Arguments>
+void append_call(const Script& script, const Keys& keys, const Arguments& arguments, std::string& wire) {
+  append_array(3 + std::size(keys) + std::size(arguments), wire);
+  append_bulk("EVALSHA", wire);
+  append_bulk(script.sha1, wire);
+  append_bulk(std::to_string(std::size(keys)), wire);
+  for (const auto& key : keys) append_bulk(key, wire);
+  for (const auto& argument : arguments) append_bulk(argument, wire);
+}
 // Of a key, by what stands between its first braces, if anything does.
 [[nodiscard]] std::uint16_t slot_of(std::string_view key) noexcept;
 
@@ -75,5 +88,8 @@ class Caller {
   // How long after it was asked a command is answered at the latest.
   [[nodiscard]] virtual Nanos deadline() const noexcept { return Nanos::max(); }
 };
+
+// Says it and waits, for no longer than the caller's deadline. `read` sees the answer while it lasts.
+void ask_and_wait(Caller& caller, Command command, const std::function<void(const Result<Reply>&)>& read);
 
 }  // namespace headgate::store::redis

@@ -82,10 +82,9 @@ Command hold_command(std::string_view prefix, std::string_view node, const Hold&
   // Rounded up: the record must not lapse before its node stops.
   const fmt::format_int ttl(std::chrono::ceil<std::chrono::microseconds>(hold.ttl).count());
   const auto text = [](const fmt::format_int& n) { return std::string_view{n.data(), n.size()}; };
-  const std::array<std::string_view, 11> words{"EVALSHA",  script.sha1, "1",         key,       node,     text(number),
-                                               text(left), text(want),  text(least), text(cap), text(ttl)};
   Command command;
-  append_words(words, command.wire);
+  append_call(script, std::array{std::string_view(key)},
+              std::array{node, text(number), text(left), text(want), text(least), text(cap), text(ttl)}, command.wire);
   command.slot = slot_of(key);
   command.script = &script;
   return command;

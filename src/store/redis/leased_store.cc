@@ -77,8 +77,10 @@ struct LeasedStore::Shared : std::enable_shared_from_this<Shared> {
   [[nodiscard]] Nanos now() const noexcept { return options.clock->now(); }
   [[nodiscard]] bool may_start() const noexcept { return !closed && errands < options.max_errands; }
 
-  void learn(std::span<const Charge> charges, const std::vector<LeaseSettings>& settings,
-             std::span<const core::Outcome> outcomes);
+  [[nodiscard]] LeaseTerms terms_of(const Charge& charge) const noexcept {
+    return lease_terms(charge.limit->current(), options.settings);
+  }
+  void learn(std::span<const Charge> charges, std::span<const core::Outcome> outcomes);
   void fetch_ahead(const Charge& charge, const LeaseTerms& terms, Nanos at);
   void start(BlockTable::Errand errand);
   void hold(const TripPtr& trip, Units want, void (Shared::*then)(const TripPtr&, const Result<Reply>&));
@@ -98,19 +100,19 @@ LeasedStore::LeasedStore(RemoteStore& store, Caller& caller, Options options)
 }
 LeasedStore::~LeasedStore() { shared_->closed = true; }
 
-void LeasedStore::fetch_ahead(const Charge& charge, const LeaseSettings& settings, Nanos now) {
-  shared_->fetch_ahead(charge, lease_terms(charge.limit->current(), settings), now);
+void LeasedStore::fetch_ahead(const Charge& charge, Nanos now) {
+  shared_->fetch_ahead(charge, shared_->terms_of(charge), now);
 }
 
-void LeasedStore::fetch(std::span<const Charge> charges, std::vector<LeaseSettings> settings, const Ask& ask,
-                        std::span<core::Outcome> outcomes, RemoteStore::Done done) {
+void LeasedStore::fetch(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes,
+                        RemoteStore::Done done) {
   ++shared_->strict;
-  shared_->store.apply(charges, ask, outcomes,
-                       [shared = shared_, charges, settings = std::move(settings), outcomes,
-                        done = std::move(done)](const Result<RemoteStore::Answer>& answer) {
-                         if (answer.has_value() && !shared->closed) shared->learn(charges, settings, outcomes);
-                         done(answer);  // the last: what was lent for this call may be gone afterwards
-                       });
+  shared_->store.apply(
+      charges, ask, outcomes,
+      [shared = shared_, charges, outcomes, done = std::move(done)](const Result<RemoteStore::Answer>& answer) {
+        if (answer.has_value() && !shared->closed) shared->learn(charges, outcomes);
+        done(answer);  // the last: what was lent for this call may be gone afterwards
+      });
 }
 
 void LeasedStore::maintain() {
@@ -142,11 +144,10 @@ LeasedStore::Totals LeasedStore::totals() const noexcept {
           shared_->fetched, shared_->given_back, shared_->strict, shared_->failed};
 }
 
-void LeasedStore::Shared::learn(std::span<const Charge> charges, const std::vector<LeaseSettings>& settings,
-                                std::span<const core::Outcome> outcomes) {
+void LeasedStore::Shared::learn(std::span<const Charge> charges, std::span<const core::Outcome> outcomes) {
   const Nanos at = now();
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    const LeaseTerms terms = lease_terms(charges[i].limit->current(), settings[i]);
+    const LeaseTerms terms = terms_of(charges[i]);
     if (table.heard(charges[i], terms, outcomes[i], at)) fetch_ahead(charges[i], terms, at);
   }
 }

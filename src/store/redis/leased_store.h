@@ -29,6 +29,7 @@ class LeasedStore {
     std::size_t max_cells = 1'000'000;  // beyond these, cells are asked for strictly
     std::size_t max_errands = 10'000;   // under way at a time; beyond these, blocks are fetched later
     const Clock* clock = nullptr;       // the node's own; not owned
+    LeaseSettings settings{};
   };
   LeasedStore(RemoteStore& store, Caller& caller, Options options);
   ~LeasedStore();
@@ -36,22 +37,19 @@ class LeasedStore {
   LeasedStore& operator=(const LeasedStore&) = delete;
 
   using Verdict = BlockTable::Verdict;
-  // Of a check that charges (Effect::kCharge), all of whose policies are leased: settings_of(i) are those of the i-th
-  // charge. `now` is by the clock of the options. Does no I/O, but may have some begun. kAsk: go to fetch().
-  template <class SettingsOf>
-  [[nodiscard]] Verdict try_local(std::span<const Charge> charges, Nanos now, std::span<core::Outcome> outcomes,
-                                  const SettingsOf& settings_of) {
+  // Of a check that charges (Effect::kCharge), all of whose policies are leased. `now` is by the clock of the options.
+  // Does no I/O, but may have some begun. kAsk: go to fetch().
+  [[nodiscard]] Verdict try_local(std::span<const Charge> charges, Nanos now, std::span<core::Outcome> outcomes) {
     const BlockTable::Taken taken = table_.take(charges, now, outcomes);
     for (std::uint64_t low = taken.low; low != 0; low &= low - 1) {
-      const auto i = static_cast<std::size_t>(std::countr_zero(low));
-      fetch_ahead(charges[i], settings_of(i), now);
+      fetch_ahead(charges[static_cast<std::size_t>(std::countr_zero(low))], now);
     }
     return taken.verdict;
   }
 
-  // As RemoteStore::apply(), of which it is one call. REQUIRES: settings.size() == charges.size().
-  void fetch(std::span<const Charge> charges, std::vector<LeaseSettings> settings, const Ask& ask,
-             std::span<core::Outcome> outcomes, RemoteStore::Done done);
+  // As RemoteStore::apply(), of which it is one call.
+  void fetch(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes,
+             RemoteStore::Done done);
 
   // Fetches, renews and gives back what is due: to be called kRounds times per ttl, by one thread at a time.
   static constexpr std::size_t kRounds = 16;
@@ -75,7 +73,7 @@ class LeasedStore {
  private:
   // What errands under way share with this: they may end after it.
   struct Shared;
-  void fetch_ahead(const Charge& charge, const LeaseSettings& settings, Nanos now);
+  void fetch_ahead(const Charge& charge, Nanos now);
 
   std::shared_ptr<Shared> shared_;
   BlockTable& table_;  // the shared one

@@ -44,7 +44,7 @@ class Loop {
  private:
   static constexpr std::size_t kMaxEvents = 64;
 
-  Handle epoll_;
+  base::Descriptor epoll_;
   std::shared_ptr<Waker> waker_;
   std::unique_ptr<char[]> buffer_;
   std::array<Watcher*, kMaxEvents> given_{};  // whom the events at hand are for; null: forgotten meanwhile

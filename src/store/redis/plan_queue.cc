@@ -64,16 +64,14 @@ void PlanQueue::pump() {
 
 void PlanQueue::send(Plans plans) {
   const Script& script = plan_script();
-  std::size_t keys = 0;
-  for (const Plan& plan : plans) keys += plan.keys.size();
-  const std::string count = std::to_string(keys);
-  std::vector<std::string_view> words;
-  words.reserve(3 + keys + plans.size());
-  words.insert(words.end(), {"EVALSHA", script.sha1, count});
-  for (const Plan& plan : plans) words.insert(words.end(), plan.keys.begin(), plan.keys.end());
-  for (const Plan& plan : plans) words.emplace_back(plan.blob);
+  std::vector<std::string_view> keys;
+  std::vector<std::string_view> blobs;
+  for (const Plan& plan : plans) {
+    keys.insert(keys.end(), plan.keys.begin(), plan.keys.end());
+    blobs.emplace_back(plan.blob);
+  }
   Command command;
-  append_words(words, command.wire);
+  append_call(script, keys, blobs, command.wire);
   command.script = &script;
   command.asked = plans.front().asked;
   auto sent = std::make_shared<Plans>(std::move(plans));

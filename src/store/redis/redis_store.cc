@@ -22,18 +22,6 @@ Error torn_answer() {
   return {ErrorCode::kCorrupt, "redis: the script gave an answer that is none of ours: is another program using it?"};
 }
 
-void put_command(const Script& script, std::span<const std::string> keys, std::string_view blob, std::string& wire) {
-  const std::string count = std::to_string(keys.size());
-  std::array<std::string_view, 2 * kMaxCharges + 4> words;
-  std::size_t size = 0;
-  words[size++] = "EVALSHA";
-  words[size++] = script.sha1;
-  words[size++] = count;
-  for (const std::string& key : keys) words[size++] = key;
-  words[size++] = blob;
-  append_words({words.data(), size}, wire);
-}
-
 // The names of the notes about these cells, after them.
 void add_notes(std::vector<std::string>& keys) {
   const std::size_t cells = keys.size();
@@ -204,8 +192,8 @@ class RedisStore::Call {
     Command command;
     const std::string keep = std::to_string(carried.keep_ms);
     const Script& replacing = replace_script();
-    append_words(std::array<std::string_view, 7>{"EVALSHA", replacing.sha1, "1", keys_[i], raw, carried.raw, keep},
-                 command.wire);
+    append_call(replacing, std::array{std::string_view(keys_[i])},
+                std::array<std::string_view, 3>{raw, carried.raw, keep}, command.wire);
     command.slot = store_.options_.cluster ? slot_of(keys_[i]) : kAnySlot;
     command.script = &replacing;
     command.asked = when_.asked;
@@ -372,7 +360,7 @@ void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask&
 Command RedisStore::command_of(const Script& script, std::span<const std::string> keys, std::string_view blob) const {
   Command command;
   command.wire.reserve(96 + 64 * keys.size() + blob.size());
-  put_command(script, keys, blob, command.wire);
+  append_call(script, keys, std::array{blob}, command.wire);
   command.slot = options_.cluster ? slot_of(keys[0]) : kAnySlot;
   command.script = &script;
   return command;

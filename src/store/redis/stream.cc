@@ -162,7 +162,7 @@ Result<std::shared_ptr<const TlsRules>> TlsRules::read(const TlsOptions& options
 
 bool Stream::connect(const SocketAddress& address) {
   close();
-  socket_ = Handle(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  socket_ = base::Descriptor(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   error_ = errno;
   tls_error_ = 0;
   if (!socket_) return false;
@@ -253,7 +253,7 @@ Stream::Moved Stream::write(const char* data, std::size_t size, std::size_t& cou
 
 void Stream::close() noexcept {
   ssl_.reset();
-  socket_ = Handle();
+  socket_ = base::Descriptor();
 }
 
 std::string Stream::why() const {

@@ -4,7 +4,6 @@
 #include <netdb.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <memory>
 #include <mutex>
@@ -12,30 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "headgate/result.h"
 #include "store/redis/options.h"
 
 namespace headgate::store::redis {
-
-// A descriptor that closes itself.
-class Handle {
- public:
-  Handle() = default;
-  explicit Handle(int fd) noexcept : fd_(fd) {}
-  Handle(Handle&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Handle() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 // Wakes a thread that waits in epoll, from any thread, also when the client is gone.
 class Waker {
@@ -46,7 +26,7 @@ class Waker {
   void clear() noexcept;
 
  private:
-  Handle event_;
+  base::Descriptor event_;
 };
 
 struct SocketAddress {
@@ -117,7 +97,7 @@ class Stream {
   [[nodiscard]] Moved outcome(int result) noexcept;
   [[nodiscard]] Moved outcome_of_socket(ssize_t result) noexcept;
 
-  Handle socket_;
+  base::Descriptor socket_;
   std::unique_ptr<SSL, Free> ssl_;
   int error_ = 0;                // errno
   unsigned long tls_error_ = 0;  // of OpenSSL; 0: errno tells

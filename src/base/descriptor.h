@@ -1,4 +1,4 @@
-// An owned file descriptor.
+// A file descriptor that closes itself.
 #pragma once
 
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace headgate::control {
+namespace headgate::base {
 
 class Descriptor {
  public:
@@ -14,19 +14,25 @@ class Descriptor {
   explicit Descriptor(int descriptor) noexcept : descriptor_(descriptor) {}
   Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
+    if (this != &other) {
+      reset();
+      descriptor_ = std::exchange(other.descriptor_, -1);
+    }
     return *this;
   }
-  ~Descriptor() {
+  ~Descriptor() { reset(); }
+
+  [[nodiscard]] int get() const noexcept { return descriptor_; }
+  explicit operator bool() const noexcept { return descriptor_ >= 0; }
+  void reset() noexcept {
     const int kept = errno;  // why something failed is often read after the file is closed
     if (descriptor_ >= 0) ::close(descriptor_);
+    descriptor_ = -1;
     errno = kept;
   }
-  [[nodiscard]] bool is_open() const noexcept { return descriptor_ >= 0; }
-  [[nodiscard]] int get() const noexcept { return descriptor_; }
 
  private:
   int descriptor_ = -1;
 };
 
-}  // namespace headgate::control
+}  // namespace headgate::base
