@@ -24,8 +24,11 @@ MAY_INCLUDE = {
     "state": {"headgate", "base"},
     # Told by the engine, it knows the engine's events and counts.
     "observe": {"headgate", "base", "core", "control", "engine"},
-    "api": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "state", "observe"},
-    "server": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "state", "observe", "api"},
+    # Plans, the ledger and the line of those who wait: no engine, which meets it in the api.
+    "quota": {"headgate", "base", "core"},
+    "api": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "quota", "state", "observe"},
+    "server": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "quota", "state", "observe",
+               "api"},
     # A user of the library like any other; policy, simulate and tune work on files alone, so they need the engine;
     # serve starts the server, and the rest ask one.
     "cli": {"headgate", "base", "policy", "engine", "net", "server"},

@@ -1,0 +1,92 @@
+// Plans and rules: how many commands of each type a user may run by day, week and month.
+//
+// Values only; a Book looks things up in them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "headgate/limit.h"
+#include "headgate/result.h"
+
+namespace headgate::quota {
+
+inline constexpr std::array<Period, 3> kPeriods{Period::kDay, Period::kWeek, Period::kMonth};
+inline constexpr std::array<std::string_view, 3> kPeriodNames{"daily", "weekly", "monthly"};
+// Types that no plan names share this one, so that nobody gets a fresh allowance by making up a name.
+inline constexpr std::string_view kOther = "other";
+
+enum class Mode : std::uint8_t {
+  kEnforce,
+  kMonitor,  // counted and reported, never refused
+  kOff,      // not even counted
+};
+[[nodiscard]] const char* to_string(Mode mode) noexcept;
+
+// So many, or without limit. 0: none at all.
+struct Amount {
+  static constexpr Units kUnlimited = -1;
+  Units value = kUnlimited;
+  [[nodiscard]] constexpr bool unlimited() const noexcept { return value == kUnlimited; }
+  auto operator<=>(const Amount&) const = default;
+};
+inline constexpr Units kMostCommands = 1'000'000'000'000;  // of an Amount
+
+// What one type of command is allowed, and what one such command is taken to use if nobody says.
+struct TypeRule {
+  std::array<Amount, 3> limits{};  // by kPeriods
+  Amount session{};                // in one session, by day
+  double estimated_cpu = 5;        // percent of one core
+  double estimated_mem = 50;       // MB
+  bool operator==(const TypeRule&) const = default;
+};
+
+struct Plan {
+  std::map<std::string, TypeRule, std::less<>> types;  // always with kOther
+  std::string timezone;                                // empty: the server's (quotas.timezone)
+  Mode mode = Mode::kEnforce;
+  double weight = 1;  // its users' share of starts when commands queue
+  bool operator==(const Plan&) const = default;
+};
+
+// What differs for one user; whatever is absent is as in the plan.
+struct TypeChange {
+  std::array<std::optional<Amount>, 3> limits{};
+  std::optional<Amount> session{};
+  bool operator==(const TypeChange&) const = default;
+  [[nodiscard]] bool empty() const noexcept { return *this == TypeChange{}; }
+};
+struct UserRule {
+  std::string plan;  // empty: the default
+  std::string timezone;
+  std::optional<Mode> mode;
+  std::optional<double> weight;
+  std::map<std::string, TypeChange, std::less<>> types;
+  bool operator==(const UserRule&) const = default;
+  [[nodiscard]] bool empty() const noexcept { return *this == UserRule{}; }
+};
+
+// free, premium (ten times that) and enterprise (no limits; commands are still slowed under load).
+[[nodiscard]] const std::map<std::string, Plan, std::less<>>& built_in_plans();
+
+// As JSON:
+//   plan  {"timezone": "UTC", "mode": "enforce", "weight": 1,
+//          "types": {"shell": {"daily": 500, "weekly": 3000, "monthly": 10000, "session": null,
+//                              "estimated_cpu": 10, "estimated_mem": 100}, ..., "other": {...}}}
+//   rule  {"plan": "premium", "timezone": ..., "mode": ..., "weight": ..., "types": {"shell": {"daily": 50}}}
+// In a plan null and "unlimited" both mean no limit. In a change to a rule "unlimited" does, and null takes a field
+// back to what the plan says. An Error names the field, what must hold and what came: "types.shell.daily must be a
+// whole number from 0 to 1000000000000, "unlimited" or null, got -1".
+[[nodiscard]] std::string to_json(const Plan& plan);
+[[nodiscard]] std::string to_json(const UserRule& rule);
+// The fields that are named go over those of `base`; types that are named replace the numbers they name.
+[[nodiscard]] Result<Plan> plan_of(std::string_view json, const Plan& base);
+[[nodiscard]] Result<UserRule> rule_of(std::string_view json, const UserRule& base);
+// Names of plans and types: 1 to 50 letters, digits, - _ . :
+[[nodiscard]] Result<void> check_name(std::string_view what, std::string_view name);
+
+}  // namespace headgate::quota

@@ -1,0 +1,75 @@
+// Watches commands for what a person should hear of: a quota nearly used up, commands throttled for long, spikes,
+// commands that run for long, commands that fail.
+//
+// Safe for concurrent use; a lock for a moment. Each alert is told once per crossing or once per cool-down, not once
+// per command. Users beyond the bound are not watched for spikes, longest quiet forgotten first.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headgate/clock.h"
+#include "quota/execution.h"
+#include "quota/plan.h"
+
+namespace headgate::quota {
+
+struct WatchOptions {
+  double high = 0.8;             // of a quota
+  double throttled_share = 0.5;  // of commands within `throttled_over`, if there were enough
+  Nanos throttled_over{std::chrono::minutes{5}};
+  std::size_t throttled_least = 20;
+  double spike_factor = 4;       // times the user's usual rate (its mean over the hour before)
+  std::size_t spike_least = 30;  // commands in a minute
+  Nanos long_run{std::chrono::minutes{5}};
+  Nanos cool_down{std::chrono::minutes{15}};  // of one kind, for one user
+  std::size_t max_users = 100'000;
+};
+
+struct Alert {
+  std::string kind;  // "quota_high", "quota_throttled", "quota_spike", "command_long", "command_failed"
+  std::string user;  // empty: all
+  std::string type;
+  std::string text;  // for people
+  double value = 0;  // percent used, share throttled, commands a minute, minutes, exit code
+};
+
+// How a quota stood after a charge.
+struct Standing {
+  Period period = Period::kDay;
+  Units used = 0;
+  Amount limit{};
+};
+
+class Watch {
+ public:
+  explicit Watch(WatchOptions options = {});
+  ~Watch();
+
+  struct Command {
+    std::string_view user;
+    std::string_view type;
+    double factor = 1;  // at which it runs
+    Nanos now{0};       // steady
+  };
+  // After a command was admitted: what is to be told now.
+  [[nodiscard]] std::vector<Alert> admitted(const Command& command, const std::array<Standing, 3>& standings);
+  // After one was recorded.
+  [[nodiscard]] std::vector<Alert> recorded(const Execution& execution, Nanos now);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// One line for the user, or none: what is nearly used up ("Only 9 shell commands left today"), and at what pace
+// commands run ("Throttled: the system is busy, running at 60 % speed"). `remaining` by kPeriods; Amount::kUnlimited:
+// no limit.
+[[nodiscard]] std::string warning_text(std::string_view type, const std::array<Amount, 3>& remaining,
+                                       const std::array<Amount, 3>& limits, double factor);
+
+}  // namespace headgate::quota
