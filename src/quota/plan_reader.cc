@@ -142,12 +142,10 @@ void PlanReader::mode(const Json& value, Mode& out) {
 }
 
 void PlanReader::timezone(const Json& value, std::string& out) {
-  if (value.is_null() || value == "") {
-    out.clear();
-    return;
-  }
-  if (!value.is_string())
+  if (value.is_null()) return out.clear();
+  if (!value.is_string()) {
     return wrong("timezone", "the name of a time zone, such as \"Europe/Berlin\", or null", value);
+  }
   auto name = value.get<std::string>();
   if (name.empty()) return out.clear();
   const Result<void> exists = check_timezone(name);
