@@ -90,4 +90,10 @@ Span Calendar::period_at(Nanos wall) const noexcept {
   return span;
 }
 
+std::vector<std::string> timezone_names() {
+  std::vector<std::string> names;
+  for (const date::time_zone& zone : date::get_tzdb().zones) names.push_back(zone.name());
+  return names;
+}
+
 }  // namespace headgate::core

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "headgate/limit.h"
 
@@ -37,5 +38,8 @@ class Calendar {
   std::uint32_t id_ = 0;
   const date::time_zone* zone_ = nullptr;
 };
+
+// All that make() takes, to suggest one to who mistyped it.
+[[nodiscard]] std::vector<std::string> timezone_names();
 
 }  // namespace headgate::core
