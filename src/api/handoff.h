@@ -15,8 +15,7 @@ namespace headgate::api {
 
 class Handoff {
  public:
-  explicit Handoff(const Call& call)
-      : request_id_(call.request_id), problem_json_(wants_problem_json(call.request)) {}
+  explicit Handoff(const Call& call) : request_id_(call.request_id), problem_json_(wants_problem_json(call.request)) {}
 
   struct Answer {
     int status = 200;

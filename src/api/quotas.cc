@@ -30,7 +30,10 @@ Quotas::Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options)
       queue_(options_.queue),
       thread_([this] { serve(); }) {}
 
-Quotas::~Quotas() {
+Quotas::~Quotas() { stop(); }
+
+void Quotas::stop() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard guard(mutex_);
     ending_ = true;
@@ -40,6 +43,7 @@ Quotas::~Quotas() {
   for (const auto& [run, asking] : waiting_) {
     asking->done(Error{ErrorCode::kIo, "the server is stopping; ask again", true});
   }
+  waiting_.clear();
 }
 
 Result<Quotas::Numbers> Quotas::numbers(Amount amount, Period period, std::string_view timezone) {

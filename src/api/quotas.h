@@ -73,7 +73,9 @@ struct QuotaAnswer {
 class Quotas {
  public:
   Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options);
-  ~Quotas();  // whoever still waits is told so
+  ~Quotas();
+  // Whoever still waits is told so, and nobody starts any more. Once nobody asks any more.
+  void stop();
   Quotas(const Quotas&) = delete;
   Quotas& operator=(const Quotas&) = delete;
 
@@ -99,6 +101,9 @@ class Quotas {
     std::string warning;
   };
   [[nodiscard]] Result<Status> status(const std::string& user);
+
+  // The date of an instant where the user is: "2026-11-16".
+  [[nodiscard]] std::string local_date(const std::string& user, const std::string& type, Nanos wall);
 
   // Ends a run, or a wait. `user`: whose it must be; empty: anybody's.
   bool end(const std::string& run, const std::string& user);

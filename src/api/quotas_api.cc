@@ -129,7 +129,7 @@ void fail(Handoff& handoff, const Error& error, std::string_view not_found) {
 
 // A user that is not known, or a type: which, only the message says.
 std::string_view not_found_code(const Error& error) {
-  return error.message.starts_with("user") ? "unknown_user" : "unknown_type";
+  return error.message.find("no user") != std::string::npos ? "unknown_user" : "unknown_type";
 }
 
 std::string lower_hex(std::string text) {
@@ -137,9 +137,8 @@ std::string lower_hex(std::string text) {
   return text;
 }
 bool is_sha256(std::string_view text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 }  // namespace
@@ -205,7 +204,8 @@ void post_quota_check(Call& call) {
   auto handoff = std::make_shared<Handoff>(call);
   if (max_wait > 0) ask.gone = [handoff] { return handoff->abandoned(); };
   const Nanos ttl = quotas->options().queue.ttl;
-  const auto done = [handoff, ttl, named = QuotaAsk{.user = ask.user, .type = ask.type}](const Result<QuotaAnswer>& answer) {
+  const auto done = [handoff, ttl,
+                     named = QuotaAsk{.user = ask.user, .type = ask.type}](const Result<QuotaAnswer>& answer) {
     if (!answer) return fail(*handoff, answer.error(), not_found_code(answer.error()));
     handoff->send(answer_json(named, *answer, ttl));
   };
@@ -216,10 +216,10 @@ void post_quota_check(Call& call) {
 void post_execution(Call& call) {
   Quotas* quotas = quotas_of(call);
   if (quotas == nullptr) return;
-  const auto body = body_of(
-      call, std::array<std::string_view, 11>{"user_id", "session_id", "command_type", "command_hash", "duration_ms",
-                                             "cpu_usage_percent", "memory_usage_mb", "exit_code", "error_message",
-                                             "executed_at", "run"});
+  const auto body =
+      body_of(call, std::array<std::string_view, 11>{"user_id", "session_id", "command_type", "command_hash",
+                                                     "duration_ms", "cpu_usage_percent", "memory_usage_mb", "exit_code",
+                                                     "error_message", "executed_at", "run"});
   if (!body) return;
   quota::Execution execution;
   Fields fields(call, *body);

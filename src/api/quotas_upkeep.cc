@@ -113,6 +113,13 @@ void Quotas::record(quota::Execution execution, const std::string& run, quota::L
   ledger_.add(std::move(entry), std::move(done));
 }
 
+std::string Quotas::local_date(const std::string& user, const std::string& type, Nanos wall) {
+  const Result<quota::Allowance> allowance = book_.find(user, {}, type);
+  const Result<Numbers> day =
+      numbers({}, Period::kDay, allowance ? allowance->timezone : std::string_view(options_.book.timezone));
+  return day ? day->calendar.date_at(wall) : std::string();
+}
+
 Amount Quotas::Use::remaining(std::size_t period) const noexcept {
   if (limits[period].unlimited()) return {};
   return {std::max<Units>(0, limits[period].value - used[period])};
