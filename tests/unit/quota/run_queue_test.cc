@@ -227,6 +227,18 @@ TEST(RunQueue, LeavingAndComingBackGainsNoTurn) {
   EXPECT_EQ(of_bob, 4);
 }
 
+TEST(RunQueue, PlaceOfOneWhoLeftIsNotInherited) {
+  RunQueue queue(one_at_a_time());
+  ASSERT_EQ(queue.enter(of("zoe", "z"), 1, 0s), Entered::kStarted);
+  ASSERT_EQ(queue.enter(of("ann", "a"), 1, 0s), Entered::kWaits);
+  ASSERT_EQ(queue.enter(of("bob", "b"), 1, 0s), Entered::kWaits);
+  ASSERT_EQ(queue.enter(of("ann", "c"), 1, 0s), Entered::kWaits);
+  ASSERT_EQ(line_of(queue), "a b c");
+  ASSERT_TRUE(queue.end("a", "ann", 0s));
+  EXPECT_EQ(line_of(queue), "b c");
+  EXPECT_EQ(drained(queue), "b c");
+}
+
 TEST(RunQueue, AStreamOfNewUsersDoesNotStarveAnOldOne) {
   RunQueue queue(one_at_a_time());
   ASSERT_EQ(queue.enter(of("zoe", "z"), 1, 0s), Entered::kStarted);
@@ -274,6 +286,20 @@ TEST(RunQueue, ABlockIsNoPaceOfStarts) {
   ASSERT_EQ(ids(queue.step(0, 3s).started), "");
   ASSERT_EQ(ids(queue.step(1, 600s).started), "c");
   EXPECT_EQ(queue.waiting(1, 600s, 9).at(0).estimate, 1s);
+}
+
+TEST(RunQueue, NorIsATimeWhenNobodyWaited) {
+  RunQueue queue({.concurrent = 1, .ttl = 1h, .release_every = 1s});
+  ASSERT_EQ(queue.enter(of("ann", "a"), 1, 0s), Entered::kStarted);
+  ASSERT_EQ(queue.enter(of("ann", "b"), 1, 0s), Entered::kWaits);
+  ASSERT_EQ(queue.enter(of("ann", "c"), 1, 0s), Entered::kWaits);
+  ASSERT_TRUE(queue.end("a", "", 1s));
+  ASSERT_EQ(ids(queue.step(1, 1s).started), "b");
+  ASSERT_TRUE(queue.end("c", "", 2s));
+  for (const char* id : {"d", "e"}) ASSERT_EQ(queue.enter(of("ann", id), 1, 100s), Entered::kWaits);
+  ASSERT_TRUE(queue.end("b", "", 101s));
+  ASSERT_EQ(ids(queue.step(1, 101s).started), "d");
+  EXPECT_EQ(queue.waiting(1, 101s, 9).at(0).estimate, 1s);
 }
 
 TEST(RunQueue, EstimatesANewcomersTurnByItsWeight) {
