@@ -95,7 +95,7 @@ struct Client::Impl {
   std::string token;
   std::string ca_file;
   std::string received;
-  Nanos extra{0};
+  Nanos within = kAnswerWithin;
   std::vector<int> watched;
   std::function<bool()> ready;
   std::array<char, CURL_ERROR_SIZE> trouble{};
@@ -206,7 +206,7 @@ Result<Response> Client::call(const char* method, std::string_view path, std::st
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, impl_->trouble.data());
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, milliseconds(kConnectWithin));
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, milliseconds(kAnswerWithin + impl_->extra));
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, milliseconds(impl_->within));
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
   if (is_loopback(impl_->url)) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
@@ -245,7 +245,8 @@ Result<ordered_json> Client::json(const char* method, std::string_view path, con
 }
 
 std::string Client::received() const { return impl_->received + (impl_->received.ends_with('\n') ? "" : "\n"); }
-void Client::allow_extra(Nanos more) noexcept { impl_->extra = more; }
+void Client::allow_extra(Nanos more) noexcept { impl_->within = kAnswerWithin + more; }
+void Client::answer_within(Nanos most) noexcept { impl_->within = most; }
 void Client::watch(std::vector<int> descriptors, std::function<bool()> ready) {
   impl_->watched = std::move(descriptors);
   impl_->ready = std::move(ready);
