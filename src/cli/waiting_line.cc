@@ -62,7 +62,8 @@ bool WaitingLine::react() {
 void WaitingLine::tell() {
   if (show_ == Show::kOnce) {
     fmt::print(stderr, "headgate: waiting in line\n");
-    timer_.reset();
+    const itimerspec never{};
+    ::timerfd_settime(timer_.get(), 0, &never, nullptr);
     return;
   }
   if (!asker_) {
