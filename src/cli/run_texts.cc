@@ -1,13 +1,14 @@
 #include "cli/run_texts.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
+// The functions of old: the new ones first read a configuration and set up providers, which takes longer than the hash.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/sha.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <ctime>
-#include <memory>
 
 #include "cli/describe.h"
 #include "cli/terminal.h"
@@ -37,10 +38,6 @@ std::string clock_text(std::int64_t epoch_ms) {
   const std::size_t size = std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local);
   return {text, size};
 }
-
-struct DigestCloser {
-  void operator()(EVP_MD_CTX* digest) const { EVP_MD_CTX_free(digest); }
-};
 
 }  // namespace
 
@@ -103,18 +100,16 @@ std::string end_text(const Execution& execution) {
 }
 
 std::string command_hash(char* const* command) {
-  const std::unique_ptr<EVP_MD_CTX, DigestCloser> digest(EVP_MD_CTX_new());
-  unsigned char bytes[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  bool good = digest != nullptr && EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) == 1;
-  for (char* const* word = command; good && *word != nullptr; ++word) {
+  SHA256_CTX digest;
+  SHA256_Init(&digest);
+  for (char* const* word = command; *word != nullptr; ++word) {
     // With its NUL, but for the last.
-    const std::size_t length = std::strlen(*word) + (word[1] == nullptr ? 0 : 1);
-    good = EVP_DigestUpdate(digest.get(), *word, length) == 1;
+    SHA256_Update(&digest, *word, std::strlen(*word) + (word[1] == nullptr ? 0 : 1));
   }
-  good = good && EVP_DigestFinal_ex(digest.get(), bytes, &size) == 1;
+  unsigned char bytes[SHA256_DIGEST_LENGTH];
+  SHA256_Final(bytes, &digest);
   std::string text;
-  for (unsigned i = 0; good && i < size; ++i) text += fmt::format("{:02x}", bytes[i]);
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;
 }
 
