@@ -245,6 +245,11 @@ Result<ordered_json> Client::json(const char* method, std::string_view path, con
 }
 
 std::string Client::received() const { return impl_->received + (impl_->received.ends_with('\n') ? "" : "\n"); }
+std::string Client::header(const char* name) const {
+  curl_header* found = nullptr;
+  const bool there = curl_easy_header(impl_->easy.get(), name, 0, CURLH_HEADER, -1, &found) == CURLHE_OK;
+  return there ? found->value : "";
+}
 void Client::allow_extra(Nanos more) noexcept { impl_->extra = more; }
 void Client::watch(std::vector<int> descriptors, std::function<bool()> ready) {
   impl_->watched = std::move(descriptors);
