@@ -117,7 +117,8 @@ std::string plans_text(const ordered_json& json, const Terminal& terminal) {
                                   Ink::kYellow);
     text += "\n";
   }
-  return text + terminal.paint("- is no limit. CPU % and MB are what one command is taken to use.", Ink::kDim) + "\n";
+  return text + "\n" + terminal.paint("- is no limit. CPU % and MB are what one command is taken to use.", Ink::kDim) +
+         "\n";
 }
 
 std::string report_text(const ordered_json& json, const Terminal& terminal) {

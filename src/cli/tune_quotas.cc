@@ -88,7 +88,7 @@ std::string page_text(const QuotaTuneReport& report, const TuneQuotasOptions& op
   const std::string percentile = "P" + number_text(options.percentile);
   Table table({{"PLAN"},
                {"TYPE"},
-               {"A"},
+               {"PER"},
                {percentile, Table::Align::kRight},
                {"MOST", Table::Align::kRight},
                {"LIMIT", Table::Align::kRight},
@@ -99,7 +99,8 @@ std::string page_text(const QuotaTuneReport& report, const TuneQuotasOptions& op
   for (const QuotaTuned& tuned : report.types) {
     refused += tuned.refused;
     const bool worse = tuned.after.days > tuned.before.days;
-    const std::array<std::string, 3> effect{"now " + effect_text(tuned.before), "then " + effect_text(tuned.after), ""};
+    const std::array<std::string, 3> effect{tuned.limits ? "now " + effect_text(tuned.before) : "no limit now",
+                                            "then " + effect_text(tuned.after), ""};
     for (std::size_t i = 0; i < kPeriodNames.size(); ++i) {
       const QuotaTuned::Seen& seen = tuned.seen[i];
       const auto count = [&](double value) {
@@ -162,9 +163,17 @@ ordered_json report_json(const QuotaTuneReport& report, const TuneQuotasOptions&
   return json;
 }
 
-std::string commands_text(const QuotaTuneReport& report) {
+// A plan without limits is meant to have none, and a type that no plan names counts with others: these get limits only
+// where the plan was asked for by name.
+bool is_limited(const QuotaTuned& tuned) {
+  return tuned.limits && std::any_of(tuned.limits->begin(), tuned.limits->end(),
+                                     [](const std::optional<std::uint64_t>& limit) { return limit.has_value(); });
+}
+
+std::string commands_text(const QuotaTuneReport& report, bool all) {
   std::string text;
   for (const QuotaTuned& tuned : report.types) {
+    if (!all && !is_limited(tuned)) continue;
     text += fmt::format("headgate quota set-plan --plan {} --type {} --daily {} --weekly {} --monthly {}\n", tuned.plan,
                         tuned.type, tuned.seen[0].proposed, tuned.seen[1].proposed, tuned.seen[2].proposed);
   }
@@ -199,7 +208,7 @@ int tune_quotas_command(const TuneQuotasOptions& options, const Terminal& termin
                               options.plan.empty() ? "" : " with plan " + printable(options.plan),
                               day_text(day_of(*since))));
   }
-  return write(options.commands ? commands_text(report) : page_text(report, options, terminal));
+  return write(options.commands ? commands_text(report, !options.plan.empty()) : page_text(report, options, terminal));
 }
 
 }  // namespace headgate::cli
