@@ -36,6 +36,9 @@ struct Cost {
   double amount = 0;
 };
 
+// Limits that a check brings along besides the policies that match it; the engine makes them.
+struct Allowances;
+
 // All text is borrowed: it must live until the check is answered. An empty field is an absent one.
 struct Check {
   std::string_view operation;  // required
@@ -59,6 +62,8 @@ struct Check {
   bool hold = false;  // take out a lease on what is charged
   int priority = 0;   // higher waits less
   Nanos max_wait{0};  // how long the asker is ready to wait, where a policy queues
+
+  const Allowances* allowances = nullptr;  // a command, which has quotas in place of tiers
 };
 
 // Bounds on a check, so that nobody can make one expensive.

@@ -259,6 +259,14 @@ Admission Access::asks(const net::HttpRequest& request) const {
 }
 
 Admission Access::manages(const net::HttpRequest& request, bool change) const {
+  return identified(request, change, false);
+}
+
+Admission Access::uses_quotas(const net::HttpRequest& request, bool change) const {
+  return identified(request, change, true);
+}
+
+Admission Access::identified(const net::HttpRequest& request, bool change, bool agents) const {
   Admission admission;
   if (admission.refusal = impl_->wrong_origin(request); admission.refusal) return admission;
   if (!impl_->by_header(request, admission)) {
@@ -276,6 +284,7 @@ Admission Access::manages(const net::HttpRequest& request, bool change) const {
   if (admission.refusal) return admission;
   const state::Role role = admission.caller.role;
   if (role == state::Role::kAdmin || (role == state::Role::kViewer && !change)) return admission;
+  if (role == state::Role::kAgent && agents) return admission;
   return refuse(kForbidden, "forbidden",
                 fmt::format("this takes role {}, and {} is {}", change ? "admin" : "viewer or admin",
                             admission.caller.who, to_string(role)));

@@ -59,6 +59,9 @@ class Access {
   [[nodiscard]] Admission asks(const net::HttpRequest& request) const;
   // May it manage (/api/*)? `change`: it wants to change something, which takes an admin; else a viewer will do.
   [[nodiscard]] Admission manages(const net::HttpRequest& request, bool change) const;
+  // May it use quotas (/api/quotas/*)? As for managing, but an agent's token will do, too, even to change something: it
+  // speaks for the user of its agent's name, which is for the handler to see to.
+  [[nodiscard]] Admission uses_quotas(const net::HttpRequest& request, bool change) const;
   // May it read /metrics? Open to loopback if so set; else as for managing.
   [[nodiscard]] Admission reads_metrics(const net::HttpRequest& request) const;
   // May whoever has this token ask, over RESP, WebSocket or gRPC? Bad ones are limited by ip (a whole /64 of IPv6): ten
@@ -82,6 +85,8 @@ class Access {
   void sign_out(const net::HttpRequest& request);
 
  private:
+  [[nodiscard]] Admission identified(const net::HttpRequest& request, bool change, bool agents) const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -106,6 +106,9 @@ Result<void> apply_setting(Service& service, const state::Setting& setting) {
     if (set) return {};
     return Error{set.error().code, fmt::format("override of \"{}\": {}", setting.key, set.error().message)};
   }
+  if (setting.section == "quota_plan" || setting.section == "quota_rule") {
+    return service.quotas == nullptr ? Result<void>{} : apply_quota_setting(*service.quotas, setting);
+  }
   if (setting.section == "exempt") {
     if (setting.value) {
       engine.add_exempt(setting.key);
@@ -123,7 +126,7 @@ Result<void> apply_setting(Service& service, const state::Setting& setting) {
 
 std::vector<std::string> restore_settings(Service& service) {
   std::vector<std::string> problems;
-  for (const char* section : {"override", "exempt", "emergency"}) {
+  for (const char* section : {"override", "exempt", "emergency", "quota_plan", "quota_rule"}) {
     for (const state::Setting& setting : service.database->settings(section)) {
       if (const Result<void> set = apply_setting(service, setting); !set) problems.push_back(set.error().message);
     }

@@ -22,6 +22,7 @@ class EventFeed;
 class Alerts;
 class EmergencyKeeper;
 class Waiters;
+class Background;
 class SimulationRunner;
 
 // What the handlers of one server share.
@@ -34,6 +35,7 @@ struct Context {
   std::shared_ptr<EmergencyKeeper> keeper;
   std::shared_ptr<Waiters> waiters;
   std::shared_ptr<SimulationRunner> simulations;
+  std::shared_ptr<Background> background;
   std::mutex settings_mutex{};  // held by whoever changes what operators have set, from reading it to applying it
 };
 
@@ -63,6 +65,7 @@ enum class Need : std::uint8_t {
   kAsk,      // whoever may ask
   kView,     // a viewer
   kChange,   // an admin
+  kQuotas,   // an admin, a viewer to look, or an agent for its own user
   kMetrics,  // anybody on this machine, unless that is turned off; else a viewer
 };
 
@@ -163,6 +166,22 @@ void post_explain(Call& call);
 void get_versions(Call& call);
 void get_version(Call& call);
 void post_rollback(Call& call);
+
+void post_quota_check(Call& call);  // quotas_api.cc
+void post_execution(Call& call);
+void get_quota_user(Call& call);
+void get_quota_queue(Call& call);
+void post_renew_run(Call& call);
+void delete_run(Call& call);
+void put_quota_user(Call& call);  // quota_rules_api.cc
+void delete_quota_user(Call& call);
+void get_quota_users(Call& call);
+void get_quota_commands(Call& call);
+void put_quota_plan(Call& call);
+void delete_quota_plan(Call& call);
+void get_executions(Call& call);  // quota_history_api.cc
+void get_usage(Call& call);
+void get_quota_report(Call& call);
 
 void get_agents(Call& call);  // agents_api.cc
 void get_agent(Call& call);

@@ -22,6 +22,7 @@ constexpr std::string_view kEventHead =
     "\r\n";
 
 bool worth_an_alert(std::string_view kind) noexcept {
+  if (kind.starts_with("quota_") || kind.starts_with("command_") || kind.starts_with("ledger_")) return true;
   constexpr std::array<std::string_view, 9> kKinds{"escalation",    "sustained_abuse", "emergency",
                                                    "overrun",       "store_down",      "store_up",
                                                    "store_problem", "clock_skew",      "control_conflict"};

@@ -1,5 +1,6 @@
 // GET /healthz, GET /readyz: for whoever watches over the process.
 #include "api/call.h"
+#include "api/quotas.h"
 
 namespace headgate::api {
 
@@ -9,6 +10,10 @@ void get_ready(Call& call) {
   Json reasons = Json::array();
   if (const Result<void> alive = call.service().database->ping(); !alive) {
     reasons.push_back("database: " + alive.error().message);
+  }
+  if (call.service().quotas != nullptr) {
+    const std::string problem = call.service().quotas->ledger().facts().problem;
+    if (!problem.empty()) reasons.push_back("ledger: " + problem);
   }
   if (call.context.options.ready) {
     if (const Result<void> ready = call.context.options.ready(); !ready) reasons.push_back(ready.error().message);

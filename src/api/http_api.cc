@@ -7,9 +7,11 @@
 #include <exception>
 
 #include "api/alerts.h"
+#include "api/background.h"
 #include "api/call.h"
 #include "api/emergency_keeper.h"
 #include "api/event_feed.h"
+#include "api/quotas.h"
 #include "api/simulation_runner.h"
 #include "api/waiters.h"
 #include "base/hash.h"
@@ -105,7 +107,8 @@ class Routing final : public HttpApi {
                  std::make_shared<Alerts>(),
                  std::make_shared<EmergencyKeeper>(service),
                  std::make_shared<Waiters>(),
-                 std::make_shared<SimulationRunner>()} {
+                 std::make_shared<SimulationRunner>(),
+                 std::make_shared<Background>()} {
     if (service.notices != nullptr) {
       service.notices->add(context_.keeper);
       service.notices->add(context_.alerts);
@@ -138,7 +141,10 @@ class Routing final : public HttpApi {
     }
   }
 
-  void tick() override { context_.waiters->sweep(*context_.service.engine); }
+  void tick() override {
+    context_.waiters->sweep(*context_.service.engine);
+    if (context_.service.quotas != nullptr) context_.service.quotas->tick();
+  }
 
  private:
   void by_table(const net::HttpRequest& request, Answering& reply) {
@@ -183,6 +189,7 @@ class Routing final : public HttpApi {
       case Need::kAsk: return access.asks(request);
       case Need::kView: return access.manages(request, false);
       case Need::kChange: return access.manages(request, true);
+      case Need::kQuotas: return access.uses_quotas(request, request.method != Method::kGet);
       case Need::kMetrics:
         if (context_.options.metrics_open_on_loopback) return access.reads_metrics(request);
         return access.manages(request, false);

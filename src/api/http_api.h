@@ -60,5 +60,7 @@ class HttpApi : public net::HttpHandler {
 [[nodiscard]] std::vector<std::string> restore_settings(Service& service);
 // Puts one of these in force, or takes it back where it has no value. Any other section: nothing happens.
 [[nodiscard]] Result<void> apply_setting(Service& service, const state::Setting& setting);
+// The same for those of quotas ("quota_plan", "quota_rule"); apply_setting() hands them on.
+[[nodiscard]] Result<void> apply_quota_setting(Quotas& quotas, const state::Setting& setting);
 
 }  // namespace headgate::api

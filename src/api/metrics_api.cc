@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "api/call.h"
+#include "api/quotas.h"
 #include "headgate/version.h"
 
 namespace headgate::api {
@@ -132,6 +133,33 @@ void add_store(const Service& service, const HttpApiOptions& options, Page& page
                real(facts.asked));
 }
 
+void add_quotas(const Service& service, Page& page) {
+  if (service.quotas == nullptr) return;
+  const Quotas::Counts& counts = service.quotas->counts();
+  MetricFamily& checks = page.family("headgate_quota_checks_total", "Quota checks by result.", MetricType::Counter);
+  Page::add(checks, real(counts.allowed), {{"result", "allowed"}});
+  Page::add(checks, real(counts.denied), {{"result", "denied"}});
+  page.counter("headgate_quota_throttled_total", "Commands admitted at less than full speed.", real(counts.throttled));
+  page.counter("headgate_quota_would_refuse_total", "Commands past a quota that is only monitored.",
+               real(counts.would_refuse));
+  page.counter("headgate_executions_recorded_total", "Executions recorded.", real(counts.recorded));
+  const Quotas::Line line = service.quotas->line(0);
+  page.gauge("headgate_runs_waiting", "Commands that wait in line.", real(line.waiting_count));
+  page.gauge("headgate_runs_running", "Commands known to run.", real(line.running_count));
+  page.gauge("headgate_throttle_factor", "The pace at which commands are to run.", service.quotas->factor());
+  const quota::LedgerFacts ledger = service.quotas->ledger().facts();
+  page.counter("headgate_ledger_written_total", "Entries written to the ledger.", real(ledger.written));
+  page.counter("headgate_ledger_commits_total", "Commits they took.", real(ledger.commits));
+  page.counter("headgate_ledger_refused_total", "Entries not taken: too many were pending.", real(ledger.refused));
+  page.counter("headgate_ledger_failed_total", "Entries that could not be written in time (durability: sync).",
+               real(ledger.failed));
+  page.counter("headgate_ledger_pruned_total", "Rows past their retention that were deleted.", real(ledger.pruned));
+  page.gauge("headgate_ledger_pending", "Entries not written yet.", real(ledger.pending));
+  page.gauge("headgate_ledger_behind_seconds", "Age of the oldest of them.",
+             static_cast<double>(ledger.behind.count()) / 1e9);
+  page.gauge("headgate_ledger_up", "1 while the ledger can be written.", ledger.problem.empty() ? 1.0 : 0.0);
+}
+
 void add_connections(const HttpApiOptions& options, Page& page) {
   if (!options.io_counts || options.listeners.empty()) return;
   struct Series {
@@ -204,6 +232,7 @@ void get_metrics(Call& call) {
   add_policies(call.service(), page);
   add_engine(call.service(), page);
   add_store(call.service(), call.context.options, page);
+  add_quotas(call.service(), page);
   add_connections(call.context.options, page);
   add_server(call.context, page);
   add_process(call.context.options, page);

@@ -221,7 +221,109 @@ const std::string& openapi_schemas() {
   "acknowledged_at": {"type": ["integer", "null"]}}},
 "Alerts": {"type": "object", "required": ["alerts"], "properties": {
   "alerts": {"type": "array", "items": {"$ref": "#/components/schemas/Alert"}}}},
-"SignedOut": {"type": "object", "required": ["signed_out"], "properties": {"signed_out": {"type": "boolean"}}}
+"SignedOut": {"type": "object", "required": ["signed_out"], "properties": {"signed_out": {"type": "boolean"}}},
+)JSON") + R"JSON(
+"QuotaCheck": {"type": "object", "required": ["type"], "additionalProperties": false, "properties": {
+  "user": {"type": "string", "maxLength": 512, "description": "an agent's token may leave it out: it is its own"},
+  "type": {"type": "string", "maxLength": 512, "description": "shell, code, test, review, refactor or any other"},
+  "session": {"type": "string", "maxLength": 512},
+  "plan": {"type": "string", "description": "of the user, if no rule says; an admin only"},
+  "size": {"type": "number", "minimum": 0, "description": "of the command, in bytes"},
+  "estimated_cpu": {"type": "number", "minimum": 0, "description": "percent of one core"},
+  "estimated_mem": {"type": "number", "minimum": 0, "description": "MB"},
+  "max_wait_ms": {"type": "integer", "minimum": 0, "maximum": 86400000},
+  "priority": {"type": "integer", "minimum": -1000, "maximum": 1000},
+  "peek": {"type": "boolean", "description": "judge, and charge nothing"},
+  "run": {"type": "string", "maxLength": 64, "description": "the asker's name for this run"}}},
+"QuotaDecision": {"type": "object",
+  "required": ["allowed", "reason", "user", "type", "counted_as", "plan", "remaining_today", "remaining_week", "remaining_month", "resets_at", "throttle_factor", "warning", "estimated_start_ms", "retry_after_ms", "delay_ms", "waited_ms", "run", "run_ttl_ms", "policy_id", "lease"], "properties": {
+  "allowed": {"type": "boolean"}, "reason": {"type": "string"},
+  "error": {"type": "string", "description": "when denied: quota_exceeded, throttled, queue_full, timed_out, or a policy's"},
+  "user": {"type": "string"}, "type": {"type": "string"},
+  "counted_as": {"type": "string", "description": "the type, or other"}, "plan": {"type": "string"},
+  "remaining_today": {"type": ["integer", "null"], "minimum": 0, "description": "null: no limit"}, "remaining_week": {"type": ["integer", "null"], "minimum": 0, "description": "null: no limit"}, "remaining_month": {"type": ["integer", "null"], "minimum": 0, "description": "null: no limit"},
+  "resets_at": {"type": "object", "additionalProperties": {"type": "integer"}, "description": "daily, weekly, monthly"},
+  "throttle_factor": {"type": "number", "description": "the pace to run at: 1 is full speed"},
+  "warning": {"type": "string", "description": "for the user; may be empty"},
+  "estimated_start_ms": {"type": ["integer", "null"]},
+  "retry_after_ms": {"type": "integer", "description": "-1: no wait could help"},
+  "delay_ms": {"type": "integer"}, "waited_ms": {"type": "integer"},
+  "run": {"type": ["string", "null"], "description": "to be renewed and ended by; null: nobody keeps count"},
+  "run_ttl_ms": {"type": ["integer", "null"]},
+  "policy_id": {"type": ["string", "null"]}, "lease": {"type": ["string", "null"]}}},
+"Execution": {"type": "object", "required": ["command_type"], "additionalProperties": false, "properties": {
+  "user_id": {"type": "string"}, "session_id": {"type": ["string", "null"]}, "command_type": {"type": "string"},
+  "command_hash": {"type": ["string", "null"], "pattern": "^[0-9a-fA-F]{64}$"},
+  "duration_ms": {"type": "integer", "minimum": 0}, "cpu_usage_percent": {"type": "number", "minimum": 0},
+  "memory_usage_mb": {"type": "number", "minimum": 0}, "exit_code": {"type": "integer"},
+  "error_message": {"type": ["string", "null"]}, "executed_at": {"type": "integer", "description": "default: now"},
+  "run": {"type": "string", "description": "which ends with it"}}},
+"Recorded": {"type": "object", "required": ["recorded"], "properties": {"recorded": {"type": "boolean"}}},
+"Executions": {"type": "object", "required": ["executions", "next_cursor"], "properties": {
+  "executions": {"type": "array", "items": {"type": "object", "required": ["id", "user_id", "session_id", "command_type", "command_hash", "duration_ms", "cpu_usage_percent", "memory_usage_mb", "exit_code", "error_message", "executed_at"], "properties": {
+    "id": {"type": "integer"}, "user_id": {"type": "string"}, "session_id": {"type": ["string", "null"]},
+    "command_type": {"type": "string"}, "command_hash": {"type": ["string", "null"]}, "duration_ms": {"type": "integer"},
+    "cpu_usage_percent": {"type": "number"}, "memory_usage_mb": {"type": "number"}, "exit_code": {"type": "integer"},
+    "error_message": {"type": ["string", "null"]}, "executed_at": {"type": "integer"}}}},
+  "next_cursor": {"type": ["string", "null"]}}},
+"QuotaPeriod": {"type": "object", "additionalProperties": {"type": "object", "required": ["limit", "used", "remaining", "resets_at"], "properties": {
+  "limit": {"type": ["integer", "null"], "minimum": 0, "description": "null: no limit"}, "used": {"type": "integer"}, "remaining": {"type": ["integer", "null"], "minimum": 0, "description": "null: no limit"}, "resets_at": {"type": "integer"}}}},
+"QuotaStatus": {"type": "object", "required": ["user", "plan", "timezone", "mode", "rule", "daily", "weekly", "monthly", "throttle_factor", "system_load", "warning"], "properties": {
+  "user": {"type": "string"}, "plan": {"type": "string"}, "timezone": {"type": "string"},
+  "mode": {"enum": ["enforce", "monitor", "off"]},
+  "rule": {"oneOf": [{"$ref": "#/components/schemas/QuotaRule"}, {"type": "null"}]},
+  "daily": {"$ref": "#/components/schemas/QuotaPeriod"}, "weekly": {"$ref": "#/components/schemas/QuotaPeriod"},
+  "monthly": {"$ref": "#/components/schemas/QuotaPeriod"},
+  "throttle_factor": {"type": "number"}, "system_load": {"type": ["number", "null"]}, "warning": {"type": "string"}}},
+"QuotaAmounts": {"type": "object", "additionalProperties": false, "properties": {
+  "daily": {"$ref": "#/components/schemas/Amount"}, "weekly": {"$ref": "#/components/schemas/Amount"},
+  "monthly": {"$ref": "#/components/schemas/Amount"}, "session": {"$ref": "#/components/schemas/Amount"},
+  "estimated_cpu": {"type": "number"}, "estimated_mem": {"type": "number"}}},
+"Amount": {"oneOf": [{"type": "integer", "minimum": 0}, {"enum": ["unlimited"]}, {"type": "null"}], "description": "null: no limit in a plan, as the plan says in a rule"},
+"QuotaRule": {"type": "object", "additionalProperties": false, "properties": {
+  "plan": {"type": ["string", "null"]}, "timezone": {"type": ["string", "null"]},
+  "mode": {"enum": ["enforce", "monitor", "off", null]}, "weight": {"type": ["number", "null"]},
+  "types": {"type": ["object", "null"], "additionalProperties": {"oneOf": [{"$ref": "#/components/schemas/QuotaAmounts"}, {"type": "null"}]}}}},
+"UserRule": {"type": "object", "required": ["user", "rule"], "properties": {
+  "user": {"type": "string"}, "rule": {"oneOf": [{"$ref": "#/components/schemas/QuotaRule"}, {"type": "null"}]}}},
+"UserRules": {"type": "object", "required": ["users", "next"], "properties": {
+  "users": {"type": "array", "items": {"$ref": "#/components/schemas/UserRule"}}, "next": {"type": ["string", "null"]}}},
+"QuotaPlan": {"type": "object", "additionalProperties": false, "properties": {
+  "timezone": {"type": ["string", "null"]}, "mode": {"enum": ["enforce", "monitor", "off"]}, "weight": {"type": "number"},
+  "types": {"type": "object", "additionalProperties": {"oneOf": [{"$ref": "#/components/schemas/QuotaAmounts"}, {"type": "null"}]}}}},
+"Plans": {"type": "object", "required": ["default_plan", "timezone", "mode", "plans"], "properties": {
+  "default_plan": {"type": "string"}, "timezone": {"type": "string"}, "mode": {"type": "string"},
+  "plans": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/QuotaPlan"}}}},
+"PlanRules": {"type": "object", "required": ["plan", "rules"], "properties": {
+  "plan": {"type": "string"}, "rules": {"oneOf": [{"$ref": "#/components/schemas/QuotaPlan"}, {"type": "null"}]}}},
+"UsageList": {"type": "object", "required": ["usage", "truncated"], "properties": {
+  "usage": {"type": "array", "items": {"type": "object", "properties": {
+    "user_id": {"type": "string"}, "command_type": {"type": "string"}, "day": {"type": "string", "format": "date"},
+    "day_start": {"type": "integer"}, "commands": {"type": "integer"}, "refused": {"type": "integer"},
+    "would_refuse": {"type": "integer"}, "throttled": {"type": "integer"}, "runs": {"type": "integer"},
+    "failures": {"type": "integer"}, "duration_ms": {"type": "integer"}, "cpu_ms": {"type": "integer"},
+    "memory_mb": {"type": "number", "description": "per run, on average"}}}},
+  "truncated": {"type": "boolean"}}},
+"QuotaReport": {"type": "object", "required": ["since", "until", "users"], "properties": {
+  "since": {"type": "integer"}, "until": {"type": "integer"},
+  "users": {"type": "array", "items": {"type": "object", "properties": {
+    "user_id": {"type": "string"}, "command_type": {"type": "string"}, "commands": {"type": "integer"},
+    "refused": {"type": "integer"}, "would_refuse": {"type": "integer"}, "throttled": {"type": "integer"},
+    "days": {"type": "integer"},
+    "worst_day": {"type": "object", "properties": {"day": {"type": "string"}, "commands": {"type": "integer"}}}}}}}},
+"QuotaQueue": {"type": "object", "required": ["concurrent", "factor", "running", "waiting", "line", "runs"], "properties": {
+  "concurrent": {"type": "integer", "description": "0: no bound"}, "factor": {"type": "number"},
+  "running": {"type": "integer"}, "waiting": {"type": "integer"},
+  "line": {"type": "array", "items": {"type": "object", "properties": {
+    "run": {"type": "string"}, "user": {"type": "string"}, "type": {"type": "string"}, "session": {"type": ["string", "null"]},
+    "priority": {"type": "integer"}, "position": {"type": "integer"}, "waited_ms": {"type": "integer"},
+    "estimated_start_ms": {"type": ["integer", "null"]}}}},
+  "runs": {"type": "array", "items": {"type": "object", "properties": {
+    "run": {"type": "string"}, "user": {"type": "string"}, "type": {"type": "string"}, "session": {"type": ["string", "null"]},
+    "running_ms": {"type": "integer"}}}}}},
+"RunRenewed": {"type": "object", "required": ["run", "expires_in_ms", "throttle_factor"], "properties": {
+  "run": {"type": "string"}, "expires_in_ms": {"type": "integer"}, "throttle_factor": {"type": "number"}}},
+"RunEnded": {"type": "object", "required": ["run", "ended"], "properties": {"run": {"type": "string"}, "ended": {"type": "boolean"}}}
 })JSON";
   return kText;
 }

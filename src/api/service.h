@@ -13,6 +13,8 @@
 
 namespace headgate::api {
 
+class Quotas;
+
 // All of it outlives the handlers, and is safe for concurrent use.
 struct Service {
   engine::Engine* engine = nullptr;
@@ -25,6 +27,7 @@ struct Service {
   std::function<void()> wake;
   // A load was reported here, or taken back: other nodes are to hear of it. None: there are no others.
   std::function<void(std::optional<double>)> load_reported{};
+  Quotas* quotas = nullptr;  // none: no quotas are kept
 };
 
 // The one way in for a check: asks the engine, counts, and measures now and then. REQUIRES: `decision` is new.

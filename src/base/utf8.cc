@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace headgate::base {
 namespace {
@@ -79,6 +80,18 @@ std::string shortened(std::string_view text, std::size_t most) {
   std::size_t end = most;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return std::string(text.substr(0, end)) + "...";
+}
+
+void repair(std::string& bytes) {
+  if (is_utf8(bytes) && bytes.find('\0') == std::string::npos) return;
+  const std::string_view all = bytes;
+  std::string text;
+  for (std::size_t i = 0; i < all.size();) {
+    const std::size_t length = all[i] == '\0' ? 0 : character_length(all.substr(i));
+    text += length == 0 ? std::string_view("\xEF\xBF\xBD") : all.substr(i, length);
+    i += length == 0 ? 1 : length;
+  }
+  bytes = std::move(text);
 }
 
 }  // namespace headgate::base

@@ -20,4 +20,7 @@ namespace headgate::base {
 // At most `most` bytes of it, cut between characters and marked with "..." if something was cut.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
 
+// Puts U+FFFD in place of NUL and of every byte that belongs to no character: then any database takes it as text.
+void repair(std::string& bytes);
+
 }  // namespace headgate::base

@@ -90,4 +90,15 @@ Span Calendar::period_at(Nanos wall) const noexcept {
   return span;
 }
 
+std::string Calendar::date_at(Nanos wall) const {
+  const Nanos local = wall + zone_->get_info(date::sys_time<Nanos>{wall}).offset;
+  return date::format("%F", date::floor<days>(date::local_time<Nanos>{local}));
+}
+
+std::vector<std::string> timezone_names() {
+  std::vector<std::string> names;
+  for (const date::time_zone& zone : date::get_tzdb().zones) names.push_back(zone.name());
+  return names;
+}
+
 }  // namespace headgate::core

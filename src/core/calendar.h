@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "headgate/limit.h"
 
@@ -29,6 +30,8 @@ class Calendar {
 
   // The period that contains `wall`. Allocates nothing; about a microsecond.
   [[nodiscard]] Span period_at(Nanos wall) const noexcept;
+  // The local date: "2026-11-16".
+  [[nodiscard]] std::string date_at(Nanos wall) const;
   // Tells calendars apart by period and the zone's name, alike on all machines.
   [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
 
@@ -37,5 +40,8 @@ class Calendar {
   std::uint32_t id_ = 0;
   const date::time_zone* zone_ = nullptr;
 };
+
+// All that make() takes, to suggest one to who mistyped it.
+[[nodiscard]] std::vector<std::string> timezone_names();
 
 }  // namespace headgate::core

@@ -86,6 +86,7 @@ std::string_view CheckDecision::error() const noexcept {
     case Why::kTimedOut: return "timed_out";
     case Why::kCancelled: return "cancelled";
     case Why::kTooManyLeases: return "too_many_leases";
+    case Why::kQuota: return "quota_exceeded";
     case Why::kInvalid: return "invalid_check";
     default: return {};
   }
@@ -103,6 +104,7 @@ std::string_view CheckDecision::fixed_reason() const noexcept {
     case Why::kQueueFull: return "As many checks wait as may wait";
     case Why::kCancelled: return "Cancelled while it waited";
     case Why::kTooManyLeases: return "As many leases are held as may be";
+    case Why::kQuota: return "Quota used up";
     default: return {};
   }
 }

@@ -3,6 +3,7 @@
 
 #include <absl/container/inlined_vector.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,7 @@ enum class Why : std::uint8_t {
   kTimedOut,          // waited as long as it may
   kCancelled,         // while it waited
   kTooManyLeases,     // as many holds are open as may be
+  kQuota,             // of the allowances that the check brought along
   kInvalid,           // not a question that can be answered; `problem` says why
 };
 
@@ -75,7 +77,9 @@ class CheckDecision {
   std::string_view tier;
   std::int32_t decider = -1;                                      // index into judged of the policy that denied
   base::BoundedArray<Judged, 2 * policy::Matched::kMost> judged;  // of the check, then of its parent
-  base::BoundedArray<core::Outcome, store::kMaxCharges> outcomes;
+  std::int32_t denying_allowance = -1;                            // index into allowances() of the one that did
+  std::uint32_t allowance_count = 0;
+  base::BoundedArray<core::Outcome, store::kMaxCharges> outcomes;  // of the policies, then of the allowances
   absl::InlinedVector<Warning, 2> warnings;
 
   [[nodiscard]] const policy::Policy& policy(const Judged& judged_policy) const noexcept {
@@ -100,6 +104,10 @@ class CheckDecision {
   // A code for programs: cost_exceeds_limit, loop_detected, ...; empty where `reason` is all there is.
   [[nodiscard]] std::string_view error() const noexcept;
   [[nodiscard]] Nanos reset_time() const noexcept { return wall + reset_after; }
+  // How each of the check's allowances stands; none where nothing was judged.
+  [[nodiscard]] std::span<const core::Outcome> allowances() const noexcept {
+    return {outcomes.data() + outcomes.size() - allowance_count, allowance_count};
+  }
 
  private:
   friend class Engine;

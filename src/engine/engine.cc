@@ -168,7 +168,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
     decision.why = Why::kExempt;
     return false;
   }
-  if (state.rules->rules.tiers_matter()) {
+  if (state.rules->rules.tiers_matter() && check.allowances == nullptr) {
     const auto [tier, known] = state.rules->rules.classify(check.operation);
     fields.set_tier(tier);
     decision.tier = policy::to_string(tier);
@@ -194,6 +194,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
     if (!decision.tier.empty()) parent_fields.copy_tier(fields);
     fits = add_to_plan(state, parent_fields, amounts.data(), true, plan, decision);
   }
+  if (fits && check.allowances != nullptr) fits = add_allowances(*check.allowances, plan, decision);
   if (!fits) {
     decision.why = Why::kInvalid;
     decision.problem = fmt::format("at most {} limits may apply to one check, and more policies than that match it",
@@ -222,7 +223,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
   plan.holds = (plan.holds_slots || check.hold) && !check.peek;
   if (plan.holds) {
     if (leases_.full()) {
-      for (core::Outcome& outcome : decision.outcomes) outcome = {};  // nobody has judged anything
+      forget_outcomes(decision);
       deny(decision, Why::kTooManyLeases);
       return false;
     }
@@ -258,7 +259,7 @@ void Engine::conclude(Nanos now, const Check& check, Asker asker, const Answered
   if (plan.line_judged >= 0) {
     decide_denied(plan, applied, decision);
     // What no wait in this line would help is denied as ever.
-    if (decision.decider < 0 || decision.waits) {
+    if (decision.denying_allowance < 0 && (decision.decider < 0 || decision.waits)) {
       decision.decider = plan.line_judged;
       decision.waits = true;
       decision.line_ = plan.charges[static_cast<std::size_t>(plan.line_charge)].key;
@@ -389,6 +390,8 @@ void Engine::decide_denied(const Plan& plan, const store::Applied& applied, Chec
       decision.patience_ = std::max(decision.patience_, policy.max_wait);
     }
   }
+  if (decide_by_allowances(decision, longest) && deciding == nullptr) return;
+  all_queue = all_queue && decision.denying_allowance < 0;
   if (deciding == nullptr) {
     // Every limit had room, or could be waited for: it was the store that had none, or a turn that comes too late.
     decision.why = applied.store_full ? Why::kStoreFull : Why::kExceeded;

@@ -22,6 +22,7 @@
 #include "control/emergency.h"
 #include "control/load.h"
 #include "control/violations.h"
+#include "engine/allowances.h"
 #include "engine/arrears.h"
 #include "engine/check_decision.h"
 #include "engine/counters.h"
@@ -153,6 +154,17 @@ class Engine {
   enum class Use : std::uint8_t { kCharge, kPeek, kRefund };
   [[nodiscard]] Decision check_own(Nanos now, const OwnLimit& own, Units cost, Use use = Use::kCharge);
 
+  // Limits that a check brings along (see Check::allowances). The limit lives as long as the engine; nullptr: there are
+  // too many different ones.
+  static constexpr std::size_t kMostAllowanceLimits = 100'000;
+  [[nodiscard]] const WorkingLimit* allowance_limit(const Limit& limit);
+  // The cell of whoever these names stand for, in this order.
+  [[nodiscard]] base::Hash128 allowance_cell(std::span<const std::string_view> names) const noexcept;
+  // How they stand; charges nothing. REQUIRES: outcomes.size() == allowances.size().
+  void look_at(std::span<const Allowances::One> allowances, std::span<core::Outcome> outcomes);
+  // Charges what is missing until so many units are used, as far as the limit goes.
+  void raise_to(const Allowances::One& allowance, Units used);
+
   // How an agent stands against the built-in limit of each tier, on one channel. Charges nothing.
   struct TierUsage {
     std::string_view tier;
@@ -193,6 +205,8 @@ class Engine {
     double factor = 1;
   };
   [[nodiscard]] Load load_state() const;
+  // The pace at which commands are to run: 1 full speed, 0 not at all.
+  [[nodiscard]] double throttle_factor() const { return state_->pin()->throttle_factor; }
 
   // Whether the agent has active violations: a scheduler gives it no new work.
   [[nodiscard]] bool rate_limited(std::string_view agent) const noexcept {
@@ -253,8 +267,9 @@ class Engine {
   };
   std::uint64_t queue_up(const Arrival& arrival, const Check& check, CheckDecision& decision,
                          absl::FunctionRef<Done()> make_done);
-  // One charge that belongs to no policy.
-  store::Applied apply_one(const store::Charge& charge, const store::Ask& ask, core::Outcome& outcome);
+  // Charges that belong to no policy; waits for a remote store, and while that is away asks the cells here.
+  store::Applied apply_plain(std::span<const store::Charge> charges, const store::Ask& ask,
+                             std::span<core::Outcome> outcomes);
   void refund_one(const store::Charge& charge, Nanos charged_at, Nanos now);
   // Charges the remote store what was used already, and does not wait to hear of it: where it does not answer, it is
   // owed. REQUIRES: the arrear's numbers are what the charge is judged by.
@@ -265,6 +280,11 @@ class Engine {
   void decide_allowed(const Check& check, const Plan& plan, const store::Applied& applied, CheckDecision& decision);
   void decide_denied(const Plan& plan, const store::Applied& applied, CheckDecision& decision);
   void deny(CheckDecision& decision, Why why) const noexcept;
+  [[nodiscard]] static bool add_allowances(const Allowances& allowances, Plan& plan, CheckDecision& decision);
+  // Whether any of them denies; says so, and takes the longest wait on.
+  [[nodiscard]] static bool decide_by_allowances(CheckDecision& decision, Nanos& longest);
+  static void forget_outcomes(CheckDecision& decision) noexcept;  // nobody has judged anything
+  void deny_away(CheckDecision& decision) const;
   // What a denial entails: counts, events, back-off, escalation.
   void after_denial(Nanos now, const Check& check, CheckDecision& decision);
   void after_soft(Nanos now, const Check& check, CheckDecision& decision);
@@ -323,6 +343,7 @@ class Engine {
   control::Emergency emergency_;
   double factor_ = 1;
   Nanos controls_at_{0};  // when they were last stepped
+  std::unordered_map<std::string, std::unique_ptr<WorkingLimit>> allowance_limits_;
   std::set<std::string, std::less<>> unknown_operations_;
   std::mutex unknown_mutex_;
 

@@ -264,6 +264,7 @@ void Engine::scale_all_locked() {
       if (limit) book_.scale(*limit, factor_, changes);
     }
   }
+  for (const auto& [identity, limit] : allowance_limits_) book_.scale(*limit, 1, changes);
   book_.apply(changes);
 }
 

@@ -75,7 +75,7 @@ Decision Engine::apply_own(Nanos now, const store::Charge& charge, Use use) {
   const Nanos wall = clock_->wall(now);
   core::Outcome outcome;
   const store::Effect effect = use == Use::kCharge ? store::Effect::kCharge : store::Effect::kNone;
-  const store::Applied applied = apply_one(charge, {now, wall, effect}, outcome);
+  const store::Applied applied = apply_plain({&charge, 1}, {now, wall, effect}, {&outcome, 1});
   Decision decision = decision_of(outcome);
   if (applied.store_full) {
     decision.verdict = Verdict::kNotYet;
@@ -186,11 +186,12 @@ void Engine::refund(Nanos now, const Check& check) {
   decision.state_ = state_->pin();
   const State& state = *decision.state_;
   Fields fields(check, hasher_);
-  fields.set_tier(state.rules->rules.classify(check.operation).tier);
+  if (check.allowances == nullptr) fields.set_tier(state.rules->rules.classify(check.operation).tier);
   std::array<double, kMaxUnits> amounts;
   amounts_of(check, *state.rules, amounts.data());
   Plan plan;
   if (!add_to_plan(state, fields, amounts.data(), false, plan, decision)) return;
+  if (check.allowances != nullptr && !add_allowances(*check.allowances, plan, decision)) return;
   const Nanos wall = clock_->wall(now);
   for (const store::Charge& charge : plan.charges) {
     const core::CompiledLimit& limit = charge.limit->current();
@@ -227,7 +228,7 @@ std::vector<Engine::TierUsage> Engine::tier_usage(std::string_view agent, std::s
       store::Charge charge = plan.charges[judged.first];
       charge.cost = 0;
       core::Outcome outcome;
-      (void)apply_one(charge, {now, wall, store::Effect::kNone}, outcome);
+      (void)apply_plain({&charge, 1}, {now, wall, store::Effect::kNone}, {&outcome, 1});
       TierUsage& usage = usages.emplace_back();
       usage.tier = policy::to_string(tier);
       usage.limit = static_cast<double>(outcome.limit) * plan.limits[judged.first]->unit;

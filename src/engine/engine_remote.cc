@@ -50,16 +50,24 @@ Engine::Answered Engine::apply_far(Plan& plan, CheckDecision& decision) {
   return {answer->applied, answer->at, AnsweredBy::kRemote};
 }
 
+void Engine::deny_away(CheckDecision& decision) const {
+  forget_outcomes(decision);
+  deny(decision, Why::kStoreAway);
+  decision.retry_after = std::chrono::seconds{1};
+}
+
 Engine::Answered Engine::stand_in(Plan& plan, CheckDecision& decision) {
   using policy::OnStoreFailure;
   for (std::size_t j = 0; j < decision.judged.size(); ++j) {
     const Judged& judged = decision.judged[j];
     const bool closed = decision.policy(judged).on_store_failure == OnStoreFailure::kClosed;
     if (!closed || judged.soft || judged.count == 0) continue;
-    for (core::Outcome& outcome : decision.outcomes) outcome = {};  // nobody has judged anything
-    deny(decision, Why::kStoreAway);
+    deny_away(decision);
     decision.decider = static_cast<std::int32_t>(j);
-    decision.retry_after = std::chrono::seconds{1};
+    return {.by = AnsweredBy::kNobody};
+  }
+  if (decision.allowance_count > 0 && plan.of_allowances == OnStoreFailure::kClosed) {
+    deny_away(decision);
     return {.by = AnsweredBy::kNobody};
   }
   const Plan asked = plan;
@@ -70,6 +78,10 @@ Engine::Answered Engine::stand_in(Plan& plan, CheckDecision& decision) {
       charge.limit = &plan.limits[i]->local->live;
       if (!local) charge.cost = 0;
     }
+  }
+  for (std::size_t i = plan.charges.size() - decision.allowance_count; i < plan.charges.size(); ++i) {
+    plan.charges[i].limit = &plan.limits[i]->local->live;
+    if (plan.of_allowances == OnStoreFailure::kOpen) plan.charges[i].cost = 0;
   }
   Answered answered{.by = AnsweredBy::kStandIn};
   answered.applied = store_.apply(plan.all(), plan.ask, {decision.outcomes.data(), decision.outcomes.size()});
@@ -134,12 +146,13 @@ void Engine::land(Flight& flight, const Result<RemoteStore::Answer>& answer) {
   flight.done(flight.decision);
 }
 
-store::Applied Engine::apply_one(const store::Charge& charge, const store::Ask& ask, core::Outcome& outcome) {
+store::Applied Engine::apply_plain(std::span<const store::Charge> charges, const store::Ask& ask,
+                                   std::span<core::Outcome> outcomes) {
   if (remote_ != nullptr) {
-    const Result<RemoteStore::Answer> answer = ask_and_wait(*remote_, {&charge, 1}, ask, {&outcome, 1});
+    const Result<RemoteStore::Answer> answer = ask_and_wait(*remote_, charges, ask, outcomes);
     if (answer) return answer->applied;
   }
-  return store_.apply({&charge, 1}, ask, {&outcome, 1});
+  return store_.apply(charges, ask, outcomes);
 }
 
 void Engine::refund_one(const store::Charge& charge, Nanos charged_at, Nanos now) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/allowances.h"
 #include "headgate/check.h"
 
 namespace headgate::engine {
@@ -21,6 +23,10 @@ class OwnedCheck {
     for (const Cost& cost : check.costs) costs_.push_back({keep(cost.unit), cost.amount});
     check_.attributes = attributes_;
     check_.costs = costs_;
+    if (check.allowances != nullptr) {
+      allowances_ = std::make_unique<Allowances>(*check.allowances);
+      check_.allowances = allowances_.get();
+    }
   }
   OwnedCheck(const OwnedCheck&) = delete;
   OwnedCheck& operator=(const OwnedCheck&) = delete;
@@ -40,6 +46,7 @@ class OwnedCheck {
   std::deque<std::string> texts_;  // never moves what it holds
   std::vector<Attribute> attributes_;
   std::vector<Cost> costs_;
+  std::unique_ptr<Allowances> allowances_;
   Check check_;
 };
 

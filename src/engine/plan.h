@@ -12,6 +12,7 @@ struct Engine::Plan {
   base::BoundedArray<store::Charge, store::kMaxCharges> charges;
   base::BoundedArray<const WorkingLimit*, store::kMaxCharges> limits;  // beside charges
   Nanos patience{0};                                                   // the most that any charge may be waited for
+  policy::OnStoreFailure of_allowances = policy::OnStoreFailure::kLocal;
   bool holds_slots = false;
   bool holds = false;             // something, under a lease
   std::int32_t line_judged = -1;  // the policy and the charge at which others wait already; -1: nobody does

@@ -49,7 +49,9 @@ bool is_everyday(std::string_view kind) noexcept {
 
 std::vector<std::string> notice_kinds() {
   // The server's own; whoever tells another adds it here, so that webhooks can be asked for it.
-  std::vector<std::string> kinds{"store_down", "store_up", "store_problem", "clock_skew", "control_conflict"};
+  std::vector<std::string> kinds{"store_down",       "store_up",    "store_problem", "clock_skew",
+                                 "control_conflict", "ledger_down", "ledger_up",     "quota_high",
+                                 "quota_throttled",  "quota_spike", "command_long",  "command_failed"};
   for (int kind = 0; kind <= static_cast<int>(engine::Event::Kind::kReload); ++kind) {
     kinds.emplace_back(engine::to_string(static_cast<engine::Event::Kind>(kind)));
   }

@@ -64,10 +64,14 @@ enum class Durability : std::uint8_t {
 struct LedgerOptions {
   Durability durability = Durability::kAsync;
   Nanos interval{std::chrono::milliseconds{100}};  // kAsync: the most that a crash may take
-  Nanos retention{std::chrono::hours{24 * 90}};    // executions and usage older than this go, in small steps
+  // Executions and usage older than this go, in small steps. Usage stays for 32 days at least, since months are summed
+  // from it. After the wall clock has leapt ahead nothing goes for an hour, so that somebody can set it right.
+  Nanos retention{std::chrono::hours{24 * 90}};
   // Entries not written yet. At the bound add() refuses, since it may not lose what it took.
   std::size_t max_pending = 200'000;
-  Nanos patience{std::chrono::seconds{2}};  // kSync: how long a write is tried before `done` hears that it failed
+  Nanos patience{std::chrono::seconds{2}};     // kSync: how long a write is tried before `done` hears that it failed
+  Nanos prune_every{std::chrono::minutes{1}};  // how often to look for what is too old
+  std::function<Nanos()> wall{};               // by which it is too old; empty: the system's wall clock
   // Called from the ledger's thread when writes begin to fail (the error) and when they work again (nullptr).
   std::function<void(const Error*)> on_trouble{};
 };

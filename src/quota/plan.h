@@ -26,6 +26,7 @@ enum class Mode : std::uint8_t {
   kOff,      // not even counted
 };
 [[nodiscard]] const char* to_string(Mode mode) noexcept;
+[[nodiscard]] std::optional<Mode> mode_named(std::string_view name) noexcept;
 
 // So many, or without limit. 0: none at all.
 struct Amount {
@@ -35,6 +36,10 @@ struct Amount {
   auto operator<=>(const Amount&) const = default;
 };
 inline constexpr Units kMostCommands = 1'000'000'000'000;  // of an Amount
+inline constexpr double kMostEstimate = 1e6;               // of estimated_cpu and estimated_mem
+inline constexpr double kLeastWeight = 0.01;
+inline constexpr double kMostWeight = 1'000;
+inline constexpr std::size_t kMostTypes = 100;  // of a plan or a rule
 
 // What one type of command is allowed, and what one such command is taken to use if nobody says.
 struct TypeRule {
@@ -78,15 +83,23 @@ struct UserRule {
 //          "types": {"shell": {"daily": 500, "weekly": 3000, "monthly": 10000, "session": null,
 //                              "estimated_cpu": 10, "estimated_mem": 100}, ..., "other": {...}}}
 //   rule  {"plan": "premium", "timezone": ..., "mode": ..., "weight": ..., "types": {"shell": {"daily": 50}}}
-// In a plan null and "unlimited" both mean no limit. In a change to a rule "unlimited" does, and null takes a field
-// back to what the plan says. An Error names the field, what must hold and what came: "types.shell.daily must be a
-// whole number from 0 to 1000000000000, "unlimited" or null, got -1".
+// In a plan null and "unlimited" both mean no limit, and null instead of a type takes it out. In a change to a rule
+// "unlimited" means no limit, and null takes a field, a type or all "types" back to what the plan says. A time zone of
+// "" is none, as null is. An Error has a line for each problem that names the field, what must hold and what came:
+// "types.shell.daily must be a whole number from 0 to 1000000000000, "unlimited" or null, got -1".
 [[nodiscard]] std::string to_json(const Plan& plan);
 [[nodiscard]] std::string to_json(const UserRule& rule);
-// The fields that are named go over those of `base`; types that are named replace the numbers they name.
+inline constexpr std::size_t kMostJsonBytes = 256 * 1024;  // of a plan or a rule
+// The fields that are named go over those of `base`; types that are named replace the numbers they name. A type that
+// `base` does not have begins as its kOther, which it has counted as so far.
 [[nodiscard]] Result<Plan> plan_of(std::string_view json, const Plan& base);
 [[nodiscard]] Result<UserRule> rule_of(std::string_view json, const UserRule& base);
+// Whether all of it is within bounds, and kOther there: what plan_of() or rule_of() made always is.
+[[nodiscard]] Result<void> check_plan(const Plan& plan);
+[[nodiscard]] Result<void> check_rule(const UserRule& rule);
 // Names of plans and types: 1 to 50 letters, digits, - _ . :
 [[nodiscard]] Result<void> check_name(std::string_view what, std::string_view name);
+// "timezone must be a name of the IANA time zone database, ..., got "Europe/Berlim", did you mean "Europe/Berlin"?"
+[[nodiscard]] Result<void> check_timezone(const std::string& name);
 
 }  // namespace headgate::quota

@@ -322,6 +322,13 @@ std::string Config::database_path() const {
   return database.starts_with(kPrefix) ? database.substr(kPrefix.size()) : data + "/headgate.db";
 }
 
+std::string Config::ledger_path() const {
+  std::string path = database_path();
+  constexpr std::string_view kSuffix = ".db";
+  if (path.ends_with(kSuffix)) path.resize(path.size() - kSuffix.size());
+  return path + ".ledger.db";
+}
+
 Result<Config> read_config(const ConfigSources& sources) {
   Reader reader;
   if (!sources.file.empty()) reader.read_file(sources.file);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/access.h"
+#include "api/quotas.h"
 #include "headgate/limiter.h"
 #include "headgate/result.h"
 #include "net/http.h"
@@ -41,7 +42,7 @@ struct Config {
   api::Auth auth = api::Auth::kLocal;
   std::vector<std::string> hosts;
   net::TlsFiles tls;
-  std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"
+  std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"; or where the ledger is in PostgreSQL
   state::Durability durability = state::Durability::kAsync;
   StoreConfig store;
   std::size_t max_cells = 10'000'000;
@@ -57,8 +58,15 @@ struct Config {
   Nanos request_within{std::chrono::seconds{10}};
   std::vector<std::string> notes;  // accepted, but worth saying; one line each
 
-  // Where the database is.
+  api::QuotasOptions quotas;
+  Nanos ledger_interval{std::chrono::milliseconds{100}};
+  int retention_days = 90;
+
+  // Where the database is; with PostgreSQL under data, since only the ledger is shared.
   [[nodiscard]] std::string database_path() const;
+  // Where the ledger is: a file of its own beside the database.
+  [[nodiscard]] std::string ledger_path() const;
+  [[nodiscard]] bool ledger_in_postgres() const noexcept { return database.starts_with("postgres"); }
 };
 
 // Where values come from besides the defaults; later ones win.

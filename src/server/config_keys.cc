@@ -190,25 +190,47 @@ ConfigKey store_url_key() {
     }
     return set_text(config, value);
   };
-  key.is_secret = true;
+  key.is_secret = [](const Config&) { return true; };
   return key;
 }
 
 ConfigKey database_key() {
   ConfigKey key = text_key(
       "database",
-      "Where tokens, settings, policy versions and the audit log are kept: sqlite (headgate.db under data), or\n"
-      "sqlite:/path/file.db.",
+      "Where things are kept: sqlite (headgate.db under data), or sqlite:/path/file.db; the ledger of executions and\n"
+      "usage in a file beside it. Or postgres://user:password@host/db for the ledger, which several servers may "
+      "share;\n"
+      "tokens, settings, policy versions and the audit log are then in headgate.db under data. Better given as a\n"
+      "variable if it holds a password.",
       [](auto& config) -> auto& { return config.database; });
   const auto set_text = key.set;
   key.set = [set_text](Config& config, const Value& value) -> std::string {
     const std::string* text = text_of(value);
-    if (text != nullptr && (text->starts_with("postgres:") || text->starts_with("postgresql:"))) {
-      return "postgres is not in this build; sqlite is";  // and its password is not for messages
+    const bool sqlite = text != nullptr && (*text == "sqlite" || (text->starts_with("sqlite:") && text->size() > 7));
+    const bool postgres =
+        text != nullptr && (text->starts_with("postgres://") || text->starts_with("postgresql://")) && is_fine(*text);
+    if (!sqlite && !postgres) {
+      // A password is not for messages.
+      if (text != nullptr && text->find('@') != std::string::npos) {
+        return "must be sqlite, sqlite:/path/file.db or postgres://user:password@host/db";
+      }
+      return must_be("sqlite, sqlite:/path/file.db or postgres://user:password@host/db", value);
     }
-    if (text == nullptr || (*text != "sqlite" && !(text->starts_with("sqlite:") && text->size() > 7))) {
-      return must_be("sqlite or sqlite:/path/file.db", value);
-    }
+    return set_text(config, value);
+  };
+  key.is_secret = [](const Config& config) { return config.ledger_in_postgres(); };
+  return key;
+}
+
+ConfigKey timezone_key() {
+  ConfigKey key = text_key(
+      "quotas.timezone", "Where days, weeks and months begin, unless a plan or a user says otherwise: an IANA name.",
+      [](auto& config) -> auto& { return config.quotas.book.timezone; });
+  const auto set_text = key.set;
+  key.set = [set_text](Config& config, const Value& value) -> std::string {
+    const std::string* text = text_of(value);
+    if (text == nullptr) return must_be("the name of a time zone", value);
+    if (const Result<void> known = quota::check_timezone(*text); !known) return known.error().message;
     return set_text(config, value);
   };
   return key;
@@ -289,9 +311,42 @@ std::vector<ConfigKey> make_keys() {
   add(database_key());
   add(choice_key<state::Durability>(
       "durability",
-      "async: what operators set survives a crash of the server; with the machine, its last moments may be lost.\n"
-      "sync: it is on disk before it is answered.",
+      "async: what operators set survives a crash of the server; with the machine, its last moments may be lost. Of\n"
+      "quota charges a crash may take what came within the last ledger.interval.\n"
+      "sync: what operators set, and every quota charge and execution, is on disk before it is answered.",
       {{"async", state::Durability::kAsync}, {"sync", state::Durability::kSync}}, HEADGATE_MEMBER(durability)));
+  add(duration_key("ledger.interval",
+                   "With durability async: how often the ledger is written, which is what a crash may take at most.",
+                   {1ms, 10s}, HEADGATE_MEMBER(ledger_interval)));
+  add(whole_key("ledger.retention_days", "How long executions and usage are kept.", {1, 3'650},
+                HEADGATE_MEMBER(retention_days)));
+  add(choice_key<quota::Mode>(
+      "quotas.mode", "enforce; monitor: count and report what would be refused, refuse nothing; off: not even counted.",
+      {{"enforce", quota::Mode::kEnforce}, {"monitor", quota::Mode::kMonitor}, {"off", quota::Mode::kOff}},
+      HEADGATE_MEMBER(quotas.book.mode)));
+  add(text_key("quotas.default_plan", "The plan of users without one: free, premium, enterprise, or one of your own.",
+               HEADGATE_MEMBER(quotas.book.default_plan)));
+  add(timezone_key());
+  add(choice_key<bool>("quotas.unknown_user", "A user without a rule: default has the default plan, refuse is a 404.",
+                       {{"default", false}, {"refuse", true}}, HEADGATE_MEMBER(quotas.book.refuse_unknown_users)));
+  add(choice_key<bool>("quotas.unknown_type",
+                       "A type of command that the plan does not name: default counts as \"other\", refuse is a 404.",
+                       {{"default", false}, {"refuse", true}}, HEADGATE_MEMBER(quotas.book.refuse_unknown_types)));
+  add(whole_key("quotas.concurrent",
+                "How many commands may run at a time, over all users, times the throttle factor; others wait in line,\n"
+                "if they are ready to. 0: as many as like, but none while the factor is 0.",
+                {0, 1'000'000}, HEADGATE_MEMBER(quotas.queue.concurrent)));
+  add(whole_key("quotas.max_waiting", "How many commands may wait in line.", {0, 1'000'000},
+                HEADGATE_MEMBER(quotas.queue.max_waiting)));
+  add(whole_key("quotas.max_waiting_per_user", "How many of one user.", {0, 1'000'000},
+                HEADGATE_MEMBER(quotas.queue.max_waiting_per_user)));
+  add(choice_key<policy::OnStoreFailure>(
+      "quotas.on_store_failure",
+      "With store redis, while that is away: local (this server's share of each quota), open or closed.",
+      {{"local", policy::OnStoreFailure::kLocal},
+       {"open", policy::OnStoreFailure::kOpen},
+       {"closed", policy::OnStoreFailure::kClosed}},
+      HEADGATE_MEMBER(quotas.on_store_failure)));
   add(duration_key("snapshot.every", "How often cells are written to disk, besides on shutdown. 0: only then.",
                    {1s, 24h, true}, HEADGATE_MEMBER(snapshot_every)));
   add(choice_key<bool>("load.sensors", "Whether this machine's own load scales the limits of adaptive policies.",
@@ -312,7 +367,7 @@ std::vector<ConfigKey> make_keys() {
                               "Signs each post: X-Headgate-Signature is sha256= and the HMAC-SHA256, in hexadecimal,\n"
                               "of X-Headgate-Timestamp, a dot and the body. Better given as a variable.",
                               HEADGATE_MEMBER(webhook.secret));
-  secret.is_secret = true;
+  secret.is_secret = [](const Config&) { return true; };
   add(std::move(secret));
   add(list_key("webhook.kinds",
                "Which notices: escalation, sustained_abuse, emergency, ... Empty: all but those that single checks\n"
@@ -341,12 +396,14 @@ struct SectionDoc {
   std::string_view name;
   std::string_view doc;
 };
-constexpr std::array<SectionDoc, 8> kSections{{
+constexpr std::array<SectionDoc, 10> kSections{{
     {"listen",
      "Addresses to listen on: host:port (port 0 picks one), [::1]:port, unix:/path, or off for not at all.\n"
      "Any that other machines can reach needs auth: required."},
     {"tls", "TLS, on every listener."},
     {"store", "Cells: what has been used of each limit by each key. max_cells and at_cap are for those in memory."},
+    {"ledger", "What users have used and what was run."},
+    {"quotas", "Commands: how many each user may run by day, week and month. Plans and rules are set by API or CLI."},
     {"snapshot", "Cells on disk, so that a restart forgets nothing."},
     {"load", "What limits may follow."},
     {"log", "The log, on standard error."},

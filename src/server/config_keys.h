@@ -24,7 +24,7 @@ struct ConfigKey {
   std::string path;  // "listen.http"
   std::string doc;   // for people; lines are separated by \n
   bool is_list = false;
-  bool is_secret = false;
+  std::function<bool(const Config&)> is_secret{};  // whether its value is not for eyes; none: it never is
   // What must hold and does not; empty: it is set.
   std::function<std::string(Config&, const Value&)> set;
   // As YAML.

@@ -20,7 +20,7 @@ void append_key(const ConfigKey& key, const Config& config, std::string& out) {
   const std::string_view indent = key.section().empty() ? "" : "  ";
   append_comment(key.doc, indent, out);
   const std::string value = key.get(config);
-  if (key.is_secret && value != key.get(Config{})) {
+  if (key.is_secret && key.is_secret(config) && value != key.get(Config{})) {
     fmt::format_to(std::back_inserter(out), "{}# {} is set, and not shown  # {}\n", indent, key.name(), key.variable());
   } else {
     fmt::format_to(std::back_inserter(out), "{}{}: {}  # {}\n", indent, key.name(), value, key.variable());

@@ -129,6 +129,7 @@ class Running final : public Server {
                 .clock = clock_,
                 .wake = [this] { keeper_->wake(); }};
 
+    if (Result<void> opened = open_ledger(); !opened) return opened;
     policies_ = std::make_unique<api::Policies>(service_, config_.policies);
     if (const api::Policies::Changed changed = policies_->start(); !changed.ok()) {
       return Error{ErrorCode::kInvalidArgument, changed.text()};
@@ -137,6 +138,7 @@ class Running final : public Server {
     for (const std::string& problem : api::restore_settings(service_)) {
       log(LogLevel::kError, "a setting could not be restored", {{"problem", problem}});
     }
+    if (Result<void> restored = restore_quotas(); !restored) return restored;
     if (shared_ != nullptr) join_others();
     return listen(inherited, wall);
   }
@@ -182,6 +184,10 @@ class Running final : public Server {
     keeper_.reset();
     snapshots_.reset();  // writes the last one
     leave_others();
+    quotas_->stop();
+    if (const Result<void> kept = ledger_->flush(); !kept) {
+      log(LogLevel::kError, "the ledger's last entries were not written", {{"problem", kept.error().message}});
+    }
     log(LogLevel::kInfo, "stopped");
   }
 
@@ -211,6 +217,45 @@ class Running final : public Server {
     entry.target = config_.store.prefix;
     if (Result<void> saved = database_->change({&setting, 1}, entry); !saved) return std::move(saved).error();
     return seed;
+  }
+
+  Result<void> open_ledger() {
+    quota::LedgerOptions options;
+    const bool sync = config_.durability == state::Durability::kSync;
+    options.durability = sync ? quota::Durability::kSync : quota::Durability::kAsync;
+    options.interval = config_.ledger_interval;
+    options.retention = std::chrono::hours{24} * config_.retention_days;
+    options.on_trouble = [this](const Error* error) {
+      observe::Notice notice;
+      notice.kind = error != nullptr ? "ledger_down" : "ledger_up";
+      notice.time = SystemClock::shared().wall(SystemClock::shared().now());
+      notice.text = error != nullptr ? error->message : "the ledger is written again";
+      notices_->tell(std::move(notice));
+    };
+    Result<std::unique_ptr<quota::Ledger>> ledger = config_.ledger_in_postgres()
+                                                        ? quota::Ledger::open_postgres(config_.database, options)
+                                                        : quota::Ledger::open_sqlite(config_.ledger_path(), options);
+    if (!ledger) return std::move(ledger).error();
+    ledger_ = *std::move(ledger);
+    quotas_ = std::make_unique<api::Quotas>(service_, *ledger_, config_.quotas);
+    service_.quotas = quotas_.get();
+    return {};
+  }
+
+  Result<void> restore_quotas() {
+    const std::string& plan = config_.quotas.book.default_plan;
+    if (!quotas_->book().plan(plan)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("quotas.default_plan: there is no plan \"{}\"; make it first, while another is the "
+                               "default, with headgate quota or PUT /api/quotas/plans/{}",
+                               plan, plan)};
+    }
+    if (shared_ != nullptr) return {};  // which has not forgotten
+    const Result<std::size_t> restored = quotas_->restore();
+    if (!restored) return restored.error();
+    if (*restored > 0)
+      log(LogLevel::kInfo, "quotas restored", {{"users_and_types", static_cast<std::int64_t>(*restored)}});
+    return {};
   }
 
   void join_others() {
@@ -367,6 +412,8 @@ class Running final : public Server {
   Clock* clock_ = nullptr;
   std::unique_ptr<api::Access> access_;
   api::Service service_;
+  std::unique_ptr<api::Quotas> quotas_;
+  std::unique_ptr<quota::Ledger> ledger_;  // goes before the quotas, which are to hear what came of its last entries
   std::unique_ptr<api::Policies> policies_;
   std::shared_ptr<api::AgentRegistry> agents_;
   std::unique_ptr<api::HttpApi> api_;

@@ -22,7 +22,8 @@ using store::redis::Reply;
 constexpr std::string_view kLoadField = "load/reported";
 // A reported load says nothing about a minute later.
 constexpr Nanos kLoadHolds = std::chrono::seconds{30};
-constexpr std::array<const char*, 4> kSpreadSections{"override", "exempt", "emergency", "policy"};
+constexpr std::array<const char*, 6> kSpreadSections{"override", "exempt",     "emergency",
+                                                     "policy",   "quota_plan", "quota_rule"};
 
 std::string field_name(const state::Setting& setting) { return setting.section + '/' + setting.key; }
 

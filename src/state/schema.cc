@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <string_view>
+
+#include "base/sqlite_header.h"
 
 namespace headgate::state {
 namespace {
@@ -66,12 +64,6 @@ Error foreign(const std::string& path) {
           fmt::format("{}: is a database of another program and was left alone; give another path", path)};
 }
 
-std::uint32_t big_endian(const char* bytes) noexcept {
-  std::uint32_t word = 0;
-  for (int i = 0; i < 4; ++i) word = word << 8 | static_cast<unsigned char>(bytes[i]);
-  return word;
-}
-
 std::int64_t pragma(SQLite::Database& database, const char* name) {
   return database.execAndGet(fmt::format("PRAGMA {}", name)).getInt64();
 }
@@ -81,31 +73,12 @@ std::int64_t pragma(SQLite::Database& database, const char* name) {
 int schema_version() noexcept { return static_cast<int>(kMigrations.size()); }
 
 Result<void> check_header(const std::string& path) {
-  // As https://www.sqlite.org/fileformat.html has it.
-  constexpr std::string_view kMagic{"SQLite format 3\0", 16};
-  constexpr std::size_t kHeaderBytes = 100;
-  constexpr std::size_t kUserVersionAt = 60;
-  constexpr std::size_t kApplicationIdAt = 68;
-
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    if (errno == ENOENT) return {};
-    return Error{ErrorCode::kIo, fmt::format("{}: cannot be read: {}", path, std::strerror(errno))};
-  }
-  std::array<char, kHeaderBytes> header{};
-  file.read(header.data(), header.size());
-  const auto got = static_cast<std::size_t>(file.gcount());
-  if (got == 0) return {};
-  if (got < header.size() || std::string_view(header.data(), kMagic.size()) != kMagic) {
-    return Error{ErrorCode::kCorrupt, fmt::format("{}: is not an SQLite database; move it away or give another path "
-                                                  "(it was left alone)",
-                                                  path)};
-  }
-  const std::uint32_t application = big_endian(header.data() + kApplicationIdAt);
+  auto header = base::read_sqlite_header(path);
+  if (!header) return header.error();
+  if (!*header) return {};
+  const auto [application, version] = **header;
   // 0 may still be ours, empty; migrate() looks closer.
   if (application != 0 && application != std::uint32_t{kApplicationId}) return foreign(path);
-  const std::uint32_t version = big_endian(header.data() + kUserVersionAt);
   if (application != 0 && version > kMigrations.size()) return newer(path, version);
   return {};
 }

@@ -154,9 +154,23 @@ TEST_F(ConfigTest, UnknownKeysAreRefusedWithTheirPlaceAndWhatWasMeant) {
             "F:1:13: durability: must be async or sync, got \"sinc\", did you mean \"sync\"?");
 }
 
-TEST_F(ConfigTest, WhatThisBuildDoesNotHaveIsRefusedByName) {
-  EXPECT_EQ(wrong("database: postgres://user:secret@host/db\n"),
-            "F:1:11: database: postgres is not in this build; sqlite is");
+TEST_F(ConfigTest, TheLedgerMayBeInPostgresWhoseUrlIsNotShown) {
+  const Config config = read(file("database: postgres://user:secret@host/db\n"));
+  EXPECT_TRUE(config.ledger_in_postgres());
+  EXPECT_EQ(config.database_path(), "./headgate-data/headgate.db");
+  EXPECT_EQ(print_config(config).find("secret@"), std::string::npos);
+  const std::string problem = wrong("database: postgre://user:secret@host/db\n");
+  EXPECT_EQ(problem, "F:1:11: database: must be sqlite, sqlite:/path/file.db or postgres://user:password@host/db");
+}
+
+TEST_F(ConfigTest, TheLedgerIsAFileBesideTheDatabase) {
+  EXPECT_EQ(read(file("data: d\n")).ledger_path(), "d/headgate.ledger.db");
+  EXPECT_EQ(read(file("database: sqlite:/x/y.db\n")).ledger_path(), "/x/y.ledger.db");
+}
+
+TEST_F(ConfigTest, AQuotasTimeZoneMustExist) {
+  EXPECT_EQ(read(file("quotas: {timezone: Europe/Berlin}\n")).quotas.book.timezone, "Europe/Berlin");
+  EXPECT_NE(wrong("quotas: {timezone: Europe/Berlim}\n").find("did you mean \"Europe/Berlin\"?"), std::string::npos);
 }
 
 TEST_F(ConfigTest, ASharedStoreNeedsAUrlAndAUrlASharedStore) {

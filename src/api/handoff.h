@@ -1,0 +1,84 @@
+// An answer that comes before its handler returns, or after it from another thread: nobody knows beforehand.
+//
+// Safe for concurrent use: answer() once, from anywhere; give() once, by the handler, after it has asked.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "api/call.h"
+
+namespace headgate::api {
+
+class Handoff {
+ public:
+  explicit Handoff(const Call& call) : request_id_(call.request_id), problem_json_(wants_problem_json(call.request)) {}
+
+  struct Answer {
+    int status = 200;
+    std::string body;
+    std::string headers;
+    std::string content_type = "application/json";
+  };
+
+  void answer(Answer answer) {
+    std::shared_ptr<net::LaterReply> later;
+    {
+      const std::lock_guard guard(mutex_);
+      if (later_ == nullptr) {
+        ready_ = std::move(answer);
+        return;
+      }
+      later = later_;
+    }
+    send(*later, answer);
+  }
+  void send(const Json& json) { answer({.body = text_of(json), .headers = {}}); }
+  void fail(int status, std::string_view code, std::string_view message) {
+    Json body{{"error", code}, {"message", message}};
+    std::string type = "application/json";
+    if (problem_json_) {
+      body.update({{"type", "about:blank"}, {"title", title_of(status)}, {"status", status}, {"detail", message}});
+      type = "application/problem+json";
+    }
+    answer({.status = status, .body = text_of(body), .headers = {}, .content_type = std::move(type)});
+  }
+
+  void give(net::HttpReply& reply) {
+    std::optional<Answer> ready;
+    {
+      const std::lock_guard guard(mutex_);
+      if (!ready_) later_ = reply.later();
+      ready = std::move(ready_);
+    }
+    if (ready) send(reply, *ready);
+  }
+  // Whether the asker has gone away.
+  [[nodiscard]] bool abandoned() const {
+    const std::lock_guard guard(mutex_);
+    return later_ != nullptr && later_->abandoned();
+  }
+
+ private:
+  template <class Reply>
+  void send(Reply& reply, const Answer& answer) const {
+    const std::string headers = answer.headers + "X-Request-Id: " + request_id_ + "\r\n";
+    net::HttpAnswer out;
+    out.status = answer.status;
+    out.content_type = answer.content_type;
+    out.body = answer.body;
+    out.headers = headers;
+    reply.send(out);
+  }
+
+  const std::string request_id_;
+  const bool problem_json_;
+  mutable std::mutex mutex_;
+  std::optional<Answer> ready_;
+  std::shared_ptr<net::LaterReply> later_;
+};
+
+}  // namespace headgate::api

@@ -1,0 +1,49 @@
+// Internal to Quotas.
+#pragma once
+
+#include "api/quotas.h"
+
+namespace headgate::api {
+
+// To count by where there is no limit: exact as a double, which is what Redis computes with.
+inline constexpr Units kCountless = 1'000'000'000'000'000;
+
+// One check from the question to the answer.
+struct Quotas::Asking {
+  QuotaAsk ask;
+  Done done;
+  quota::Allowance allowance{};
+  Allowances limits{};
+  std::array<core::Calendar, 3> calendars{};
+  std::array<Attribute, 3> attributes{};
+  int none = -1;                // the period in which nothing at all is allowed
+  bool by_session = false;      // the session has a limit of its own
+  bool tracked = false;         // in the line, or running
+  std::array<Units, 3> used{};  // with this one
+  bool over = false;            // monitored, and past a limit
+  Nanos arrived{0};
+  Nanos waited{0};
+
+  [[nodiscard]] bool enforced() const noexcept { return allowance.mode == quota::Mode::kEnforce; }
+  [[nodiscard]] Check check() noexcept {
+    attributes = {Attribute{"size", ask.size},
+                  Attribute{"estimated_cpu", ask.cpu.value_or(allowance.rule.estimated_cpu)},
+                  Attribute{"estimated_mem", ask.memory.value_or(allowance.rule.estimated_mem)}};
+    Check check;
+    check.operation = ask.type;
+    check.agent = ask.user;
+    check.user = ask.user;
+    check.session = ask.session;
+    check.plan = allowance.plan;
+    check.channel = "command";
+    check.ip = ask.ip;
+    check.attributes = attributes;
+    check.peek = ask.peek;
+    check.priority = ask.priority;
+    check.max_wait = ask.max_wait;
+    check.allowances = &limits;
+    return check;
+  }
+};
+
+}  // namespace headgate::api

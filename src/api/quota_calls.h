@@ -1,0 +1,17 @@
+// What the handlers of /api/quotas have in common.
+//
+// Internal to src/api.
+#pragma once
+
+#include "api/call.h"
+#include "api/quotas.h"
+
+namespace headgate::api {
+
+// nullptr: there are none, and the call has been answered so.
+[[nodiscard]] Quotas* quotas_of(const Call& call);
+// Whether the caller may speak for that user; an agent's token may for the user of its agent's name, which is filled in
+// where none is given. False: it has been answered with 403.
+[[nodiscard]] bool speaks_for_user(const Call& call, std::string& user);
+
+}  // namespace headgate::api

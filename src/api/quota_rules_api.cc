@@ -1,0 +1,151 @@
+// /api/quotas/user, /users, /commands, /plans: what plans allow, and what single users are granted instead.
+#include <fmt/format.h>
+
+#include "api/quota_calls.h"
+#include "base/utf8.h"
+
+namespace headgate::api {
+namespace {
+
+constexpr std::string_view kRules = "quota_rule";
+constexpr std::string_view kPlans = "quota_plan";
+
+state::AuditEntry entry_of(const Call& call, std::string action, std::string target) {
+  state::AuditEntry entry;
+  entry.time = call.wall();
+  entry.who = call.who();
+  entry.action = std::move(action);
+  entry.target = std::move(target);
+  return entry;
+}
+
+// On disk first, in force afterwards. False: it was answered.
+bool keep(const Call& call, std::string_view section, std::optional<std::string> value, state::AuditEntry entry) {
+  entry.after = value.value_or(std::string());
+  const std::array settings{state::Setting{std::string(section), call.id, std::move(value)}};
+  const Result<void> kept = call.service().database->change(settings, entry);
+  if (!kept) call.fail(kept.error());
+  return kept.has_value();
+}
+
+Json rule_json(const std::optional<quota::UserRule>& rule) { return rule ? Json::parse(to_json(*rule)) : Json(); }
+
+void answer_rule(const Call& call, Quotas& quotas) {
+  call.send(Json{{"user", call.id}, {"rule", rule_json(quotas.book().rule(call.id))}});
+}
+
+}  // namespace
+
+void put_quota_user(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr || !is_name(call, "user", call.id)) return;
+  const std::lock_guard guard(call.context.settings_mutex);
+  const std::optional<quota::UserRule> before = quotas->book().rule(call.id);
+  Result<quota::UserRule> rule = quota::rule_of(call.request.body, before.value_or(quota::UserRule{}));
+  if (!rule) return call.fail(rule.error());
+  if (!rule->plan.empty() && !quotas->book().plan(rule->plan)) {
+    return call.fail(404, "unknown_plan", fmt::format("there is no plan \"{}\"", rule->plan));
+  }
+  state::AuditEntry entry = entry_of(call, "quota_rule.set", call.id);
+  if (before) entry.before = to_json(*before);
+  std::optional<std::string> value;
+  if (!rule->empty()) value = to_json(*rule);
+  if (!keep(call, kRules, std::move(value), std::move(entry))) return;
+  if (const Result<void> set = quotas->book().set_rule(call.id, *std::move(rule)); !set) return call.fail(set.error());
+  answer_rule(call, *quotas);
+}
+
+void delete_quota_user(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr || !is_name(call, "user", call.id)) return;
+  const std::lock_guard guard(call.context.settings_mutex);
+  const std::optional<quota::UserRule> before = quotas->book().rule(call.id);
+  if (!before) return call.fail(404, "not_found", fmt::format("user \"{}\" has no rule of its own", call.id));
+  state::AuditEntry entry = entry_of(call, "quota_rule.clear", call.id);
+  entry.before = to_json(*before);
+  if (!keep(call, kRules, std::nullopt, std::move(entry))) return;
+  (void)quotas->book().set_rule(call.id, {});
+  answer_rule(call, *quotas);
+}
+
+void get_quota_users(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr) return;
+  const auto limit = query_number(call, "limit", 100, {1, 1000});
+  if (!limit) return;
+  const auto rules =
+      quotas->book().rules(net::query_value(call.request.query, "after"), static_cast<std::size_t>(*limit));
+  Json users = Json::array();
+  for (const auto& [user, rule] : rules) users.push_back({{"user", user}, {"rule", Json::parse(to_json(rule))}});
+  const bool more = rules.size() == static_cast<std::size_t>(*limit);
+  call.send(Json{{"users", std::move(users)}, {"next", more ? Json(rules.back().first) : Json()}});
+}
+
+void get_quota_commands(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr) return;
+  Json plans = Json::object();
+  for (const auto& [name, plan] : quotas->book().plans()) plans[name] = Json::parse(to_json(plan));
+  const quota::BookOptions& options = quotas->book().options();
+  call.send(Json{{"default_plan", options.default_plan},
+                 {"timezone", options.timezone},
+                 {"mode", to_string(options.mode)},
+                 {"plans", std::move(plans)}});
+}
+
+void put_quota_plan(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr) return;
+  if (const Result<void> named = quota::check_name("plan", call.id); !named) return call.fail(named.error());
+  const std::lock_guard guard(call.context.settings_mutex);
+  const std::optional<quota::Plan> before = quotas->book().plan(call.id);
+  // A new plan begins as the default one.
+  const std::optional<quota::Plan> base = before ? before : quotas->book().plan(quotas->book().options().default_plan);
+  Result<quota::Plan> plan = quota::plan_of(call.request.body, base.value_or(quota::Plan{}));
+  if (!plan) return call.fail(plan.error());
+  state::AuditEntry entry = entry_of(call, "quota_plan.set", call.id);
+  if (before) entry.before = to_json(*before);
+  const std::string text = to_json(*plan);
+  if (!keep(call, kPlans, text, std::move(entry))) return;
+  if (const Result<void> set = quotas->book().set_plan(call.id, *std::move(plan)); !set) return call.fail(set.error());
+  call.send(Json{{"plan", call.id}, {"rules", Json::parse(text)}});
+}
+
+void delete_quota_plan(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr) return;
+  const std::lock_guard guard(call.context.settings_mutex);
+  const std::optional<quota::Plan> before = quotas->book().plan(call.id);
+  if (!before) {
+    return call.fail(404, "unknown_plan", fmt::format("there is no plan \"{}\"", base::shortened(call.id, 100)));
+  }
+  if (const Result<void> cleared = quotas->book().clear_plan(call.id); !cleared) {
+    return call.fail(409, "conflict", cleared.error().message);
+  }
+  state::AuditEntry entry = entry_of(call, "quota_plan.clear", call.id);
+  entry.before = to_json(*before);
+  if (!keep(call, kPlans, std::nullopt, std::move(entry))) {
+    (void)quotas->book().set_plan(call.id, *before);
+    return;
+  }
+  const std::optional<quota::Plan> now = quotas->book().plan(call.id);
+  call.send(Json{{"plan", call.id}, {"rules", now ? Json::parse(to_json(*now)) : Json()}});
+}
+
+Result<void> apply_quota_setting(Quotas& quotas, const state::Setting& setting) {
+  const auto named = [&](const Error& error) {
+    return Error{ErrorCode::kCorrupt, fmt::format("{} \"{}\": {}", setting.section, setting.key, error.message)};
+  };
+  if (setting.section == kPlans) {
+    if (!setting.value) return quotas.book().clear_plan(setting.key);
+    Result<quota::Plan> plan = quota::plan_of(*setting.value, quota::Plan{});
+    if (!plan) return named(plan.error());
+    return quotas.book().set_plan(setting.key, *std::move(plan));
+  }
+  if (!setting.value) return quotas.book().set_rule(setting.key, {});
+  Result<quota::UserRule> rule = quota::rule_of(*setting.value, {});
+  if (!rule) return named(rule.error());
+  return quotas.book().set_rule(setting.key, *std::move(rule));
+}
+
+}  // namespace headgate::api

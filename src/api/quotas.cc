@@ -1,0 +1,355 @@
+#include "api/quotas.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/quota_asking.h"
+#include "base/text.h"
+
+namespace headgate::api {
+
+using quota::Amount;
+using quota::kPeriods;
+
+namespace {
+
+constexpr Nanos kBlockedRetry = std::chrono::seconds{5};  // about as long as the load takes to read otherwise
+constexpr std::array<std::string_view, 3> kAdjectives{"Daily", "Weekly", "Monthly"};
+
+std::string new_run() { return fmt::format("{:016x}{:016x}", base::random_seed(), base::random_seed()); }
+
+}  // namespace
+
+Quotas::Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options)
+    : service_(service),
+      ledger_(ledger),
+      options_(std::move(options)),
+      book_(options_.book),
+      watch_(options_.watch),
+      queue_(options_.queue),
+      thread_([this] { serve(); }) {}
+
+Quotas::~Quotas() { stop(); }
+
+void Quotas::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard guard(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  for (const auto& [run, asking] : waiting_) {
+    asking->done(Error{ErrorCode::kIo, "the server is stopping; ask again", true});
+  }
+  waiting_.clear();
+}
+
+Result<Quotas::Numbers> Quotas::numbers(Amount amount, Period period, std::string_view timezone) {
+  const NumbersKey key{amount.unlimited() ? kCountless : amount.value, period, std::string(timezone)};
+  {
+    const std::shared_lock guard(numbers_mutex_);
+    const auto known = numbers_.find(key);
+    if (known != numbers_.end()) return known->second;
+  }
+  const Result<Limit> limit = Limit::quota({.limit = key.amount, .period = period, .timezone = key.timezone});
+  if (!limit) return limit.error();
+  Numbers made;
+  Result<core::Calendar> calendar = core::Calendar::make(period, key.timezone);
+  if (!calendar) return std::move(calendar).error();
+  made.calendar = *calendar;
+  made.limit = service_.engine->allowance_limit(*limit);
+  if (made.limit == nullptr) {
+    return Error{ErrorCode::kIo,
+                 fmt::format("more than {} different quotas are in use; have fewer numbers of their own",
+                             engine::Engine::kMostAllowanceLimits)};
+  }
+  const std::unique_lock guard(numbers_mutex_);
+  numbers_[key] = made;
+  return made;
+}
+
+base::Hash128 Quotas::cell(std::string_view user, std::string_view type, std::string_view session,
+                           Period period) const noexcept {
+  return service_.engine->allowance_cell(std::array<std::string_view, 4>{user, type, session, to_string(period)});
+}
+
+std::optional<Error> Quotas::prepare(Asking& asking) {
+  const QuotaAsk& ask = asking.ask;
+  Result<quota::Allowance> found = book_.find(ask.user, ask.plan, ask.type);
+  if (!found) return std::move(found).error();
+  asking.allowance = *std::move(found);
+  const quota::Allowance& allowance = asking.allowance;
+  asking.limits.on_store_failure = options_.on_store_failure;
+  const auto add = [&](Amount amount, Period period, std::string_view session) -> Result<core::Calendar> {
+    const bool limits = asking.enforced() && amount.value != 0;
+    const Result<Numbers> of = numbers(limits ? amount : Amount{}, period, allowance.timezone);
+    if (!of) return of.error();
+    Allowances::One& one = asking.limits.all.emplace_back();
+    one.limit = of->limit;
+    one.cell = cell(ask.user, allowance.type, session, period);
+    return of->calendar;
+  };
+  for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+    const Amount amount = allowance.rule.limits[p];
+    if (amount.value == 0 && asking.enforced() && asking.none < 0) asking.none = static_cast<int>(p);
+    const Result<core::Calendar> calendar = add(amount, kPeriods[p], {});
+    if (!calendar) return calendar.error();
+    asking.calendars[p] = *calendar;
+  }
+  const Amount of_session = allowance.rule.session;
+  asking.by_session = !ask.session.empty() && !of_session.unlimited();
+  if (asking.by_session) {
+    if (const auto calendar = add(of_session, Period::kDay, ask.session); !calendar) return calendar.error();
+    if (of_session.value == 0 && asking.enforced() && asking.none < 0) asking.none = 3;
+  }
+  return std::nullopt;
+}
+
+void Quotas::check(QuotaAsk ask, Done done) {
+  auto asking = std::make_shared<Asking>();
+  asking->ask = std::move(ask);
+  asking->done = std::move(done);
+  asking->arrived = service_.clock->now();
+  if (const std::optional<Error> error = prepare(*asking)) return asking->done(*error);
+  if (asking->allowance.mode == quota::Mode::kOff) {
+    QuotaAnswer answer;
+    answer.allowed = true;
+    answer.reason = "Quotas are off";
+    answer.plan = asking->allowance.plan;
+    answer.counted_as = asking->allowance.type;
+    answer.throttle_factor = factor();
+    answer.estimated_start = Nanos{0};
+    return asking->done(answer);
+  }
+  if (asking->ask.peek || asking->none >= 0) return judge(asking);
+
+  std::unique_lock guard(mutex_);
+  const double pace = factor();
+  const bool plain = asking->ask.run.empty() && options_.queue.concurrent == 0 && pace > 0 && waiting_.empty();
+  if (plain) {
+    guard.unlock();
+    return judge(asking);
+  }
+  if (asking->ask.run.empty()) asking->ask.run = new_run();
+  const QuotaAsk& asked = asking->ask;
+  const quota::RunQueue::Entered entered = queue_.enter({.id = asked.run,
+                                                         .user = asked.user,
+                                                         .type = asked.type,
+                                                         .session = asked.session,
+                                                         .priority = asked.priority,
+                                                         .weight = asking->allowance.weight,
+                                                         .until = asking->arrived + asked.max_wait},
+                                                        pace, asking->arrived);
+  using Entered = quota::RunQueue::Entered;
+  asking->tracked = entered == Entered::kStarted || entered == Entered::kWaits;
+  if (entered == Entered::kWaits) waiting_.emplace(asked.run, asking);
+  guard.unlock();
+  switch (entered) {
+    case Entered::kStarted: return judge(asking);
+    case Entered::kBlocked:
+      return refuse_start(asking, "throttled",
+                          pace > 0 ? "As many commands run as may; ask again, or be ready to wait"
+                                   : "The system is too busy: no command starts now",
+                          kBlockedRetry);
+    case Entered::kFull: return refuse_start(asking, "queue_full", "As many commands wait as may wait", kBlockedRetry);
+    case Entered::kTwice:
+      return asking->done(
+          Error{ErrorCode::kInvalidArgument,
+                fmt::format("run \"{}\" waits or runs already; give each run a name of its own", asked.run)});
+    case Entered::kWaits: break;
+  }
+  wake_.notify_one();
+  // Nobody is to wait for what will be refused.
+  std::array<core::Outcome, Allowances::kMost> outcomes;
+  const std::size_t count = asking->limits.all.size();
+  service_.engine->look_at({asking->limits.all.data(), count}, {outcomes.data(), count});
+  const bool hopeless = std::any_of(outcomes.begin(), outcomes.begin() + static_cast<std::ptrdiff_t>(count),
+                                    [](const core::Outcome& outcome) { return outcome.remaining == 0; });
+  if (!hopeless) return;
+  guard.lock();
+  if (waiting_.erase(asked.run) == 0) return;  // its turn has come meanwhile
+  queue_.end(asked.run, {}, service_.clock->now());
+  asking->tracked = false;
+  guard.unlock();
+  judge(asking);
+}
+
+void Quotas::judge(const AskingPtr& asking) {
+  const Check check = asking->check();
+  if (asking->none >= 0) {
+    std::array<core::Outcome, Allowances::kMost> outcomes;
+    const std::size_t count = asking->limits.all.size();
+    service_.engine->look_at({asking->limits.all.data(), count}, {outcomes.data(), count});
+    QuotaAnswer answer;
+    answer.error = "quota_exceeded";
+    answer.throttle_factor = factor();
+    answer.reason = fmt::format("{} quota of {} commands is 0",
+                                asking->none < 3 ? kAdjectives[static_cast<std::size_t>(asking->none)] : "Session",
+                                asking->allowance.type);
+    answer.retry_after = kNever;
+    const Nanos wall = service_.clock->wall(service_.clock->now());
+    answer_standing(*asking, {outcomes.data(), count}, wall, answer);
+    return refuse(asking, std::move(answer));
+  }
+  engine::CheckDecision decision;
+  const auto later = [&]() -> engine::Engine::Done {
+    return [this, asking](const engine::CheckDecision& decided) { conclude(asking, decided); };
+  };
+  const std::uint64_t waiting = ask(service_, observe::Protocol::kHttp, service_.clock->now(), check, decision, later);
+  if (waiting == 0) return conclude(asking, decision);
+  if (engine::Engine::in_flight(waiting) || !asking->ask.gone) return;
+  const std::lock_guard guard(mutex_);
+  in_engine_.emplace_back(waiting, asking);
+}
+
+void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outcomes, Nanos wall, QuotaAnswer& answer) {
+  answer.plan = asking.allowance.plan;
+  answer.counted_as = asking.allowance.type;
+  answer.run = asking.tracked ? asking.ask.run : std::string();
+  answer.waited = asking.waited;
+  for (std::size_t p = 0; p < kPeriods.size() && p < outcomes.size(); ++p) {
+    const Amount limit = asking.allowance.rule.limits[p];
+    const core::Outcome& outcome = outcomes[p];
+    const Units used = asking.used[p] = outcome.limit - outcome.remaining;
+    asking.over = asking.over || (!limit.unlimited() && used > limit.value);
+    if (!limit.unlimited()) answer.remaining[p].value = std::max<Units>(0, limit.value - used);
+    // Where nothing was used yet, the cell has no period of its own.
+    const bool begun = used > 0 && outcome.reset_after > Nanos{0};
+    answer.resets_at[p] = begun ? wall + outcome.reset_after : asking.calendars[p].period_at(wall).end;
+  }
+  if (outcomes.size() > kPeriods.size()) {
+    const core::Outcome& session = outcomes[kPeriods.size()];
+    asking.over = asking.over || session.limit - session.remaining > asking.allowance.rule.session.value;
+  }
+  answer.warning = quota::warning_text(asking.allowance.type, answer.remaining, asking.allowance.rule.limits,
+                                       answer.throttle_factor);
+}
+
+void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& decision) {
+  using engine::Why;
+  if (decision.why == Why::kInvalid) {
+    if (asking->tracked) (void)end(asking->ask.run, {});
+    return asking->done(Error{ErrorCode::kInvalidArgument, decision.problem});
+  }
+  QuotaAnswer answer;
+  answer.throttle_factor = decision.throttle_factor;
+  answer.delay = decision.delay;
+  answer.lease = decision.lease;
+  answer.retry_after = decision.retry_after;
+  asking->waited = std::max(asking->waited, decision.waited);
+  if (const policy::Policy* by = decision.denied_by()) answer.policy_id = by->id;
+  std::array<core::Outcome, Allowances::kMost> looked;
+  std::span<const core::Outcome> outcomes = decision.allowances();
+  if (outcomes.empty() || decision.why == Why::kStoreAway || decision.why == Why::kTooManyLeases) {
+    const std::size_t count = asking->limits.all.size();
+    service_.engine->look_at({asking->limits.all.data(), count}, {looked.data(), count});
+    outcomes = {looked.data(), count};
+  }
+  answer_standing(*asking, outcomes, decision.wall, answer);
+  if (decision.allowed && asking->ask.peek && decision.throttle_factor <= 0) {
+    answer.error = "throttled";
+    answer.reason = "The system is too busy: no command starts now";
+    answer.retry_after = kBlockedRetry;
+    return refuse(asking, std::move(answer));
+  }
+  if (!decision.allowed) {
+    answer.error = decision.error().empty() ? "rate_limited" : std::string(decision.error());
+    answer.reason = decision.reason();
+    if (decision.why == Why::kQuota) {
+      const auto which = static_cast<std::size_t>(decision.denying_allowance);
+      const bool session = which >= kPeriods.size();
+      const Amount limit = session ? asking->allowance.rule.session : asking->allowance.rule.limits[which];
+      answer.reason = fmt::format("{} quota of {} {} commands used up, resets in {}",
+                                  session ? "Session" : kAdjectives[which], limit.value, asking->allowance.type,
+                                  base::format_duration(std::chrono::ceil<std::chrono::seconds>(outcomes[which].wait)));
+    }
+    return refuse(asking, std::move(answer));
+  }
+  answer.allowed = true;
+  answer.estimated_start = Nanos{0};
+  answer.reason = decision.why == Why::kExempt ? "The user is exempt" : "Within all quotas and policies";
+  if (asking->ask.peek || decision.why == Why::kExempt) {
+    if (!asking->ask.peek) ++counts_.allowed;
+    return asking->done(answer);
+  }
+  // The day that the cell counts, which goes on when the clock is set back. Half a day before its end is in it, however
+  // long it is and whatever this clock and the store's make of its end.
+  const Nanos day = asking->calendars[0].period_at(answer.resets_at[0] - std::chrono::hours{12}).start;
+  admit(asking, std::move(answer), decision.wall, day);
+}
+
+void Quotas::admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nanos day) {
+  const quota::Allowance& allowance = asking->allowance;
+  std::array<quota::Standing, 3> standings;
+  for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+    standings[p] = {kPeriods[p], asking->used[p], allowance.rule.limits[p]};
+  }
+  const bool over = asking->over;
+  quota::Ledger::Charge charge;
+  charge.key = {asking->ask.user, std::string(allowance.type), asking->by_session ? asking->ask.session : "", day};
+  charge.usage.commands = 1;
+  charge.usage.would_refuse = over ? 1 : 0;
+  charge.usage.throttled = answer.throttle_factor < 1 ? 1 : 0;
+  ++counts_.allowed;
+  if (over) ++counts_.would_refuse;
+  if (answer.throttle_factor < 1) ++counts_.throttled;
+  tell(watch_.admitted({asking->ask.user, allowance.type, answer.throttle_factor, service_.clock->now()}, standings),
+       wall);
+  ledger_.add(std::move(charge), [this, asking, answer = std::move(answer)](const Result<void>& kept) {
+    if (kept) return asking->done(answer);
+    // What is not kept was not charged, and so must not be answered.
+    service_.engine->refund(service_.clock->now(), asking->check());
+    if (asking->tracked) (void)end(asking->ask.run, {});
+    asking->done(Error{ErrorCode::kIo, "the ledger cannot be written: " + kept.error().message, true});
+  });
+}
+
+void Quotas::refuse(const AskingPtr& asking, QuotaAnswer answer) {
+  answer.allowed = false;
+  if (asking->tracked) (void)end(asking->ask.run, {});
+  answer.run.clear();
+  if (answer.retry_after != kNever) answer.estimated_start = answer.retry_after;
+  if (!asking->ask.peek) {
+    ++counts_.denied;
+    if (answer.error == "quota_exceeded") {
+      const Nanos wall = service_.clock->wall(service_.clock->now());
+      quota::Ledger::Charge charge;
+      charge.key = {asking->ask.user, std::string(asking->allowance.type),
+                    asking->by_session ? asking->ask.session : "", asking->calendars[0].period_at(wall).start};
+      charge.usage.refused = 1;
+      ledger_.add(std::move(charge), [](const Result<void>&) {});
+    }
+  }
+  asking->done(answer);
+}
+
+void Quotas::refuse_start(const AskingPtr& asking, std::string error, std::string reason, Nanos retry_after) {
+  QuotaAnswer answer;
+  answer.error = std::move(error);
+  answer.reason = std::move(reason);
+  answer.retry_after = retry_after;
+  answer.throttle_factor = factor();
+  std::array<core::Outcome, Allowances::kMost> outcomes;
+  const std::size_t count = asking->limits.all.size();
+  service_.engine->look_at({asking->limits.all.data(), count}, {outcomes.data(), count});
+  answer_standing(*asking, {outcomes.data(), count}, service_.clock->wall(service_.clock->now()), answer);
+  refuse(asking, std::move(answer));
+}
+
+void Quotas::tell(const std::vector<quota::Alert>& alerts, Nanos wall) {
+  if (service_.notices == nullptr) return;
+  for (const quota::Alert& alert : alerts) {
+    observe::Notice notice;
+    notice.kind = alert.kind;
+    notice.time = wall;
+    notice.agent = alert.user;
+    notice.operation = alert.type;
+    notice.text = alert.text;
+    notice.value = alert.value;
+    service_.notices->tell(std::move(notice));
+  }
+}
+
+}  // namespace headgate::api

@@ -1,0 +1,193 @@
+// Commands under quotas: one check takes a user's day, week and month together with every policy that matches, all or
+// nothing, has the ledger keep it, and lets the command start when it is its turn.
+//
+// Safe for concurrent use. A check is answered from memory and waits for nothing, but where the store is Redis, where
+// `durability: sync` has it wait for the disk, and where it is ready to wait in line.
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "api/service.h"
+#include "quota/book.h"
+#include "quota/ledger.h"
+#include "quota/run_queue.h"
+#include "quota/watch.h"
+
+namespace headgate::api {
+
+struct QuotasOptions {
+  quota::BookOptions book{};
+  quota::RunQueueOptions queue{};
+  quota::WatchOptions watch{};
+  policy::OnStoreFailure on_store_failure = policy::OnStoreFailure::kLocal;
+};
+
+// What somebody wants to run.
+struct QuotaAsk {
+  std::string user{};
+  std::string type{};
+  std::string session{};
+  std::string plan{};           // what the asker says the user's is; empty: it does not say
+  double size = 0;              // of the command, in bytes
+  std::optional<double> cpu{};  // estimates; none: the type's own
+  std::optional<double> memory{};
+  Nanos max_wait{0};
+  int priority = 0;
+  bool peek = false;
+  std::string run{};  // the asker's name for it; empty: one is made up where it is needed
+  std::string ip{};
+  std::function<bool()> gone{};  // whether the asker has gone away meanwhile
+};
+
+struct QuotaAnswer {
+  bool allowed = false;
+  std::string error{};   // when denied: "quota_exceeded", "throttled", "queue_full", "timed_out" or a policy's
+  std::string reason{};  // for people
+  std::string plan{};
+  std::string counted_as{};
+  std::array<quota::Amount, 3> remaining{};
+  std::array<Nanos, 3> resets_at{};  // wall clock
+  double throttle_factor = 1;
+  std::string warning{};
+  std::optional<Nanos> estimated_start{};  // from now; nullopt: nothing to go by
+  Nanos retry_after{0};
+  Nanos delay{0};
+  Nanos waited{0};
+  std::string run{};  // empty: nobody keeps count of it
+  std::string policy_id{};
+  std::string lease{};
+};
+
+class Quotas {
+ public:
+  Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options);
+  ~Quotas();
+  // Whoever still waits is told so, and nobody starts any more. Once nobody asks any more.
+  void stop();
+  Quotas(const Quotas&) = delete;
+  Quotas& operator=(const Quotas&) = delete;
+
+  // Tells `done` exactly once, from here or from another thread.
+  using Done = std::function<void(const Result<QuotaAnswer>&)>;
+  void check(QuotaAsk ask, Done done);
+
+  // Keeps what was run, and ends the run of that name. `done` as the ledger tells it.
+  void record(quota::Execution execution, const std::string& run, quota::Ledger::Done done);
+
+  struct Use {
+    std::string type;
+    std::array<quota::Amount, 3> limits{};
+    std::array<Units, 3> used{};
+    std::array<Nanos, 3> resets_at{};
+    [[nodiscard]] quota::Amount remaining(std::size_t period) const noexcept;
+  };
+  struct Status {
+    std::string plan;
+    std::string timezone;
+    quota::Mode mode = quota::Mode::kEnforce;
+    std::vector<Use> types;
+    std::string warning;
+  };
+  [[nodiscard]] Result<Status> status(const std::string& user);
+
+  // The date of an instant where the user is: "2026-11-16".
+  [[nodiscard]] std::string local_date(const std::string& user, const std::string& type, Nanos wall);
+
+  // Ends a run, or a wait. `user`: whose it must be; empty: anybody's.
+  bool end(const std::string& run, const std::string& user);
+  bool renew(const std::string& run, const std::string& user);
+  struct Line {
+    std::vector<quota::RunQueue::Waiting> waiting;
+    std::vector<quota::RunQueue::Running> running;
+    std::size_t waiting_count = 0;
+    std::size_t running_count = 0;
+  };
+  [[nodiscard]] Line line(std::size_t limit) const;
+
+  // Puts back what the ledger knows of the periods that are still running. On start, before anybody asks; not where
+  // cells are in a store of their own, which has not forgotten.
+  Result<std::size_t> restore();
+  // About once a second: ends the waits of askers who are gone, and looks at the load.
+  void tick();
+
+  [[nodiscard]] quota::Book& book() noexcept { return book_; }
+  [[nodiscard]] quota::Ledger& ledger() noexcept { return ledger_; }
+  [[nodiscard]] const QuotasOptions& options() const noexcept { return options_; }
+  [[nodiscard]] double factor() const { return service_.engine->throttle_factor(); }
+
+  struct Counts {
+    std::atomic<std::uint64_t> allowed{0};
+    std::atomic<std::uint64_t> denied{0};
+    std::atomic<std::uint64_t> throttled{0};     // admitted at less than full speed
+    std::atomic<std::uint64_t> would_refuse{0};  // in monitor mode
+    std::atomic<std::uint64_t> recorded{0};
+  };
+  [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
+
+ private:
+  struct Asking;
+  using AskingPtr = std::shared_ptr<Asking>;
+
+  // The calendar and the live numbers of one limit.
+  struct Numbers {
+    const engine::WorkingLimit* limit = nullptr;
+    core::Calendar calendar;
+  };
+  // `amount` unlimited: so many that nobody ever uses them up, to count by.
+  [[nodiscard]] Result<Numbers> numbers(quota::Amount amount, Period period, std::string_view timezone);
+  [[nodiscard]] base::Hash128 cell(std::string_view user, std::string_view type, std::string_view session,
+                                   Period period) const noexcept;
+
+  [[nodiscard]] std::optional<Error> prepare(Asking& asking);
+  void judge(const AskingPtr& asking);
+  void conclude(const AskingPtr& asking, const engine::CheckDecision& decision);
+  void admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nanos day);
+  void refuse(const AskingPtr& asking, QuotaAnswer answer);
+  void refuse_start(const AskingPtr& asking, std::string error, std::string reason, Nanos retry_after);
+  void answer_standing(Asking& asking, std::span<const core::Outcome> outcomes, Nanos wall, QuotaAnswer& answer);
+  void tell(const std::vector<quota::Alert>& alerts, Nanos wall);
+  void serve();
+  void move_on(std::unique_lock<std::mutex>& guard);
+
+  Service& service_;
+  quota::Ledger& ledger_;
+  const QuotasOptions options_;
+  quota::Book book_;
+  quota::Watch watch_;
+  Counts counts_;
+
+  struct NumbersKey {
+    Units amount;
+    Period period;
+    std::string timezone;
+    bool operator==(const NumbersKey&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const NumbersKey& key) {
+      return H::combine(std::move(h), key.amount, static_cast<int>(key.period), key.timezone);
+    }
+  };
+  mutable std::shared_mutex numbers_mutex_;
+  absl::flat_hash_map<NumbersKey, Numbers> numbers_;
+
+  mutable std::mutex mutex_;  // guards all below
+  quota::RunQueue queue_;
+  absl::flat_hash_map<std::string, AskingPtr> waiting_;         // by run
+  std::vector<std::pair<std::uint64_t, AskingPtr>> in_engine_;  // wait there, for a policy that queues
+  std::condition_variable wake_;
+  bool ending_ = false;
+  std::thread thread_;  // starts those whose turn it is
+};
+
+}  // namespace headgate::api

@@ -1,0 +1,352 @@
+// /api/quotas: asking, recording, how a user stands, and the line of those who wait.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "api/handoff.h"
+#include "api/quota_calls.h"
+#include "base/utf8.h"
+
+namespace headgate::api {
+
+using quota::Amount;
+using quota::kPeriodNames;
+using quota::kPeriods;
+
+namespace {
+
+constexpr std::size_t kMostRunBytes = 64;
+constexpr std::int64_t kLongestWaitMs = 24 * 3'600'000;
+constexpr std::size_t kMostShown = 200;  // of the line
+
+std::string shown(const Json& json) { return base::shortened(text_of(json), 60); }
+
+// Fields of a body, one after the other; the first that is wrong is answered with 400, and nothing is read after it.
+class Fields {
+ public:
+  Fields(const Call& call, const Json& body) : call_(call), body_(body) {}
+
+  void text(std::string_view name, std::string& out, std::size_t most = kMaxNameBytes) {
+    const Json* field = find(name);
+    if (field == nullptr) return;
+    if (!field->is_string()) return wrong(name, "text", *field);
+    out = field->get<std::string>();
+    if (out.size() > most || !(out.empty() || base::is_plain_text(out))) {
+      bad_ = true;
+      call_.fail(400, "invalid_request",
+                 fmt::format("{} must be at most {} bytes of UTF-8 without control characters", name, most));
+    }
+  }
+  void number(std::string_view name, double& out, double least, double most) {
+    const Json* field = find(name);
+    if (field == nullptr) return;
+    if (!field->is_number() || !(*field >= least && *field <= most)) {
+      return wrong(name, fmt::format("a number from {:g} to {:g}", least, most), *field);
+    }
+    out = field->get<double>();
+  }
+  void whole(std::string_view name, std::int64_t& out, Range range) {
+    const Json* field = find(name);
+    if (field == nullptr) return;
+    if (!field->is_number_integer() || !(*field >= range.least && *field <= range.most)) {
+      return wrong(name, fmt::format("a whole number from {} to {}", range.least, range.most), *field);
+    }
+    out = field->get<std::int64_t>();
+  }
+  void boolean(std::string_view name, bool& out) {
+    const Json* field = find(name);
+    if (field == nullptr) return;
+    if (!field->is_boolean()) return wrong(name, "true or false", *field);
+    out = field->get<bool>();
+  }
+  void need(std::string_view name, const std::string& value) {
+    if (bad_ || !value.empty()) return;
+    bad_ = true;
+    call_.fail(400, "invalid_request", fmt::format("{} is needed", name));
+  }
+  void fail(std::string_view message) {
+    if (bad_) return;
+    bad_ = true;
+    call_.fail(400, "invalid_request", message);
+  }
+  [[nodiscard]] bool good() const noexcept { return !bad_; }
+
+ private:
+  const Json* find(std::string_view name) const {
+    if (bad_) return nullptr;
+    const auto found = body_.find(name);
+    return found == body_.end() || found->is_null() ? nullptr : &*found;
+  }
+  void wrong(std::string_view name, std::string_view what, const Json& got) {
+    bad_ = true;
+    call_.fail(400, "invalid_request", fmt::format("{} must be {}, got {}", name, what, shown(got)));
+  }
+
+  const Call& call_;
+  const Json& body_;
+  bool bad_ = false;
+};
+
+Json amount_json(Amount amount) { return amount.unlimited() ? Json() : Json(amount.value); }
+
+std::int64_t millis_up(Nanos span) { return span == kNever ? -1 : (span.count() + 999'999) / 1'000'000; }
+
+Json answer_json(const QuotaAsk& ask, const QuotaAnswer& answer, Nanos ttl) {
+  Json resets = Json::object();
+  for (std::size_t p = 0; p < kPeriods.size(); ++p) resets[std::string(kPeriodNames[p])] = millis(answer.resets_at[p]);
+  Json json{{"allowed", answer.allowed},
+            {"reason", answer.reason},
+            {"user", ask.user},
+            {"type", ask.type},
+            {"counted_as", answer.counted_as},
+            {"plan", answer.plan},
+            {"remaining_today", amount_json(answer.remaining[0])},
+            {"remaining_week", amount_json(answer.remaining[1])},
+            {"remaining_month", amount_json(answer.remaining[2])},
+            {"resets_at", std::move(resets)},
+            {"throttle_factor", number_json(answer.throttle_factor)},
+            {"warning", answer.warning},
+            {"estimated_start_ms", answer.estimated_start ? Json(millis_up(*answer.estimated_start)) : Json()},
+            {"retry_after_ms", millis_up(answer.retry_after)},
+            {"delay_ms", millis_up(answer.delay)},
+            {"waited_ms", millis(answer.waited)},
+            {"run", text_or_null(answer.run)},
+            {"run_ttl_ms", answer.run.empty() ? Json() : Json(millis(ttl))},
+            {"policy_id", text_or_null(answer.policy_id)},
+            {"lease", text_or_null(answer.lease)}};
+  if (!answer.error.empty()) json["error"] = answer.error;
+  return json;
+}
+
+void fail(Handoff& handoff, const Error& error, std::string_view not_found) {
+  switch (error.code) {
+    case ErrorCode::kNotFound: return handoff.fail(404, not_found, error.message);
+    case ErrorCode::kIo: return handoff.fail(503, "ledger_unavailable", error.message);
+    default: return handoff.fail(400, "invalid_request", error.message);
+  }
+}
+
+// A user that is not known, or a type: which, only the message says.
+std::string_view not_found_code(const Error& error) {
+  return error.message.find("no user") != std::string::npos ? "unknown_user" : "unknown_type";
+}
+
+std::string lower_hex(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), lower);
+  return text;
+}
+bool is_sha256(std::string_view text) {
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+}  // namespace
+
+Quotas* quotas_of(const Call& call) {
+  Quotas* quotas = call.service().quotas;
+  if (quotas == nullptr) call.fail(404, "not_found", "this server keeps no quotas");
+  return quotas;
+}
+
+bool speaks_for_user(const Call& call, std::string& user) {
+  if (user.empty() && !call.caller.agent.empty()) user = call.caller.agent;
+  if (const std::optional<Refusal> refusal = Access::speaks_for(call.caller, user)) {
+    call.fail(refusal->status, refusal->code,
+              fmt::format("{} speaks for user \"{}\" only, got \"{}\"", call.caller.who, call.caller.agent,
+                          base::shortened(user, 100)));
+    return false;
+  }
+  return true;
+}
+
+void post_quota_check(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr) return;
+  const auto body =
+      body_of(call, std::array<std::string_view, 11>{"user", "type", "session", "plan", "size", "estimated_cpu",
+                                                     "estimated_mem", "max_wait_ms", "priority", "peek", "run"});
+  if (!body) return;
+  QuotaAsk ask;
+  Fields fields(call, *body);
+  double cpu = -1;
+  double memory = -1;
+  std::int64_t max_wait = 0;
+  std::int64_t priority = 0;
+  fields.text("user", ask.user);
+  fields.text("type", ask.type);
+  fields.text("session", ask.session);
+  fields.text("plan", ask.plan);
+  fields.number("size", ask.size, 0, 1e12);
+  fields.number("estimated_cpu", cpu, 0, 1e6);
+  fields.number("estimated_mem", memory, 0, 1e9);
+  fields.whole("max_wait_ms", max_wait, {0, kLongestWaitMs});
+  fields.whole("priority", priority, {-1000, 1000});
+  fields.boolean("peek", ask.peek);
+  fields.text("run", ask.run, kMostRunBytes);
+  if (!fields.good() || !speaks_for_user(call, ask.user)) return;
+  fields.need("user", ask.user);
+  fields.need("type", ask.type);
+  if (!fields.good()) return;
+  // Whoever could choose its plan would choose the best one.
+  if (!ask.plan.empty() && call.caller.role == state::Role::kAgent) {
+    const Result<quota::Allowance> own = quotas->book().find(ask.user, {}, ask.type);
+    if (own && own->plan != ask.plan) {
+      return call.fail(403, "forbidden",
+                       fmt::format("plan may be chosen by an admin only; leave it out, and it is \"{}\"", own->plan));
+    }
+  }
+  if (cpu >= 0) ask.cpu = cpu;
+  if (memory >= 0) ask.memory = memory;
+  ask.max_wait = std::chrono::milliseconds{max_wait};
+  ask.priority = static_cast<int>(priority);
+  if (call.request.peer != nullptr) ask.ip = call.request.peer->ip;
+  auto handoff = std::make_shared<Handoff>(call);
+  if (max_wait > 0) ask.gone = [handoff] { return handoff->abandoned(); };
+  const Nanos ttl = quotas->options().queue.ttl;
+  const auto done = [handoff, ttl,
+                     named = QuotaAsk{.user = ask.user, .type = ask.type}](const Result<QuotaAnswer>& answer) {
+    if (!answer) return fail(*handoff, answer.error(), not_found_code(answer.error()));
+    handoff->send(answer_json(named, *answer, ttl));
+  };
+  quotas->check(std::move(ask), done);
+  handoff->give(call.reply);
+}
+
+void post_execution(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr) return;
+  const auto body =
+      body_of(call, std::array<std::string_view, 11>{"user_id", "session_id", "command_type", "command_hash",
+                                                     "duration_ms", "cpu_usage_percent", "memory_usage_mb", "exit_code",
+                                                     "error_message", "executed_at", "run"});
+  if (!body) return;
+  quota::Execution execution;
+  Fields fields(call, *body);
+  std::string run;
+  std::int64_t exit_code = 0;
+  const Nanos wall = call.wall();
+  constexpr std::int64_t kDay = 24 * 3'600'000;
+  std::int64_t executed_at = millis(wall);
+  const std::int64_t oldest = std::max<std::int64_t>(0, executed_at - 90 * kDay);
+  fields.text("user_id", execution.user);
+  fields.text("session_id", execution.session);
+  fields.text("command_type", execution.type);
+  fields.text("command_hash", execution.command_hash);
+  fields.whole("duration_ms", execution.duration_ms, {0, 3650 * kDay});
+  fields.number("cpu_usage_percent", execution.cpu_percent, 0, 1e6);
+  fields.number("memory_usage_mb", execution.memory_mb, 0, 1e9);
+  fields.whole("exit_code", exit_code, {-2147483648LL, 2147483647LL});
+  fields.whole("executed_at", executed_at, {oldest, executed_at + kDay});
+  fields.text("run", run, kMostRunBytes);
+  if (!fields.good()) return;
+  // Whatever a program has written may be in it; it is cut, not refused.
+  if (const auto error = body->find("error_message"); error != body->end() && !error->is_null()) {
+    if (!error->is_string()) return fields.fail("error_message must be text, got " + shown(*error));
+    execution.error = base::shortened(error->get<std::string>(), quota::kMaxErrorBytes);
+  }
+  execution.command_hash = lower_hex(std::move(execution.command_hash));
+  if (!execution.command_hash.empty() && !is_sha256(execution.command_hash)) {
+    return fields.fail("command_hash must be a SHA-256: 64 hex digits");
+  }
+  if (!speaks_for_user(call, execution.user)) return;
+  fields.need("user_id", execution.user);
+  fields.need("command_type", execution.type);
+  if (!fields.good()) return;
+  execution.exit_code = static_cast<int>(exit_code);
+  execution.executed_at = std::chrono::milliseconds{executed_at};
+  auto handoff = std::make_shared<Handoff>(call);
+  quotas->record(std::move(execution), run, [handoff](const Result<void>& kept) {
+    if (!kept) return fail(*handoff, kept.error(), not_found_code(kept.error()));
+    handoff->send(Json{{"recorded", true}});
+  });
+  handoff->give(call.reply);
+}
+
+void get_quota_user(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr || !is_name(call, "user", call.id) || !speaks_for_user(call, call.id)) return;
+  const Result<Quotas::Status> status = quotas->status(call.id);
+  if (!status) {
+    if (status.error().code == ErrorCode::kNotFound) return call.fail(404, "unknown_user", status.error().message);
+    return call.fail(status.error());
+  }
+  const std::optional<quota::UserRule> rule = quotas->book().rule(call.id);
+  const engine::Engine::Load load = call.service().engine->load_state();
+  Json json{{"user", call.id},
+            {"plan", status->plan},
+            {"timezone", status->timezone},
+            {"mode", to_string(status->mode)},
+            {"rule", rule ? Json::parse(to_json(*rule)) : Json()},
+            {"throttle_factor", number_json(quotas->factor())},
+            {"system_load", load.load ? number_json(*load.load) : Json()},
+            {"warning", status->warning}};
+  for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+    Json period = Json::object();
+    for (const Quotas::Use& use : status->types) {
+      period[use.type] = {{"limit", amount_json(use.limits[p])},
+                          {"used", use.used[p]},
+                          {"remaining", amount_json(use.remaining(p))},
+                          {"resets_at", millis(use.resets_at[p])}};
+    }
+    json[std::string(kPeriodNames[p])] = std::move(period);
+  }
+  call.send(json);
+}
+
+void get_quota_queue(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr) return;
+  const std::string& own = call.caller.agent;
+  const Quotas::Line line = quotas->line(own.empty() ? kMostShown : quotas->options().queue.max_waiting);
+  const Nanos now = call.service().clock->now();
+  Json waiting = Json::array();
+  for (const quota::RunQueue::Waiting& each : line.waiting) {
+    if (!own.empty() && each.arrival.user != own) continue;
+    waiting.push_back({{"run", each.arrival.id},
+                       {"user", each.arrival.user},
+                       {"type", each.arrival.type},
+                       {"session", text_or_null(each.arrival.session)},
+                       {"priority", each.arrival.priority},
+                       {"position", each.position},
+                       {"waited_ms", millis(each.waited)},
+                       {"estimated_start_ms", each.estimate ? Json(millis_up(*each.estimate)) : Json()}});
+  }
+  Json running = Json::array();
+  for (const quota::RunQueue::Running& each : line.running) {
+    if (!own.empty() && each.arrival.user != own) continue;
+    running.push_back({{"run", each.arrival.id},
+                       {"user", each.arrival.user},
+                       {"type", each.arrival.type},
+                       {"session", text_or_null(each.arrival.session)},
+                       {"running_ms", millis(now - each.since)}});
+  }
+  call.send(Json{{"concurrent", quotas->options().queue.concurrent},
+                 {"factor", number_json(quotas->factor())},
+                 {"running", line.running_count},
+                 {"waiting", line.waiting_count},
+                 {"line", std::move(waiting)},
+                 {"runs", std::move(running)}});
+}
+
+void post_renew_run(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr) return;
+  if (!quotas->renew(call.id, call.caller.agent)) {
+    return call.fail(404, "not_found", fmt::format("no run \"{}\" is under way", base::shortened(call.id, 100)));
+  }
+  call.send(Json{{"run", call.id},
+                 {"expires_in_ms", millis(quotas->options().queue.ttl)},
+                 {"throttle_factor", number_json(quotas->factor())}});
+}
+
+void delete_run(Call& call) {
+  Quotas* quotas = quotas_of(call);
+  if (quotas == nullptr) return;
+  if (!quotas->end(call.id, call.caller.agent)) {
+    return call.fail(404, "not_found", fmt::format("no run \"{}\" waits or runs", base::shortened(call.id, 100)));
+  }
+  call.send(Json{{"run", call.id}, {"ended", true}});
+}
+
+}  // namespace headgate::api

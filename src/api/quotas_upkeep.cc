@@ -1,0 +1,237 @@
+// Quotas besides checks: the line of those who wait, what was run, how a user stands, and what a restart puts back.
+#include <algorithm>
+#include <map>
+
+#include "api/quota_asking.h"
+
+namespace headgate::api {
+
+using quota::Amount;
+using quota::kPeriods;
+
+void Quotas::serve() {
+  std::unique_lock guard(mutex_);
+  while (!ending_) {
+    const Nanos now = service_.clock->now();
+    const Nanos next = waiting_.empty() ? kMaxTime : queue_.next_step(factor(), now);
+    if (next == kMaxTime) {
+      wake_.wait(guard);
+    } else if (next > now) {
+      wake_.wait_for(guard, next - now);
+    } else {
+      move_on(guard);
+    }
+  }
+}
+
+void Quotas::move_on(std::unique_lock<std::mutex>& guard) {
+  const Nanos now = service_.clock->now();
+  const quota::RunQueue::Moved moved = queue_.step(factor(), now);
+  std::vector<AskingPtr> started;
+  std::vector<AskingPtr> expired;
+  const auto take = [&](const std::vector<quota::Arrival>& from, std::vector<AskingPtr>& to) {
+    for (const quota::Arrival& arrival : from) {
+      const auto found = waiting_.find(arrival.id);
+      if (found == waiting_.end()) continue;
+      found->second->waited = now - found->second->arrived;
+      to.push_back(std::move(found->second));
+      waiting_.erase(found);
+    }
+  };
+  take(moved.started, started);
+  take(moved.expired, expired);
+  guard.unlock();
+  for (const AskingPtr& asking : started) judge(asking);
+  for (const AskingPtr& asking : expired) {
+    asking->tracked = false;
+    refuse_start(asking, "timed_out", "Waited as long as it was ready to", Nanos{0});
+  }
+  guard.lock();
+}
+
+bool Quotas::end(const std::string& run, const std::string& user) {
+  AskingPtr waited;
+  {
+    const std::lock_guard guard(mutex_);
+    if (!queue_.end(run, user, service_.clock->now())) return false;
+    const auto found = waiting_.find(run);
+    if (found != waiting_.end()) {
+      waited = std::move(found->second);
+      waiting_.erase(found);
+    }
+  }
+  wake_.notify_one();
+  if (waited != nullptr) {
+    waited->tracked = false;
+    refuse_start(waited, "cancelled", "The run was ended while it waited", Nanos{0});
+  }
+  return true;
+}
+
+bool Quotas::renew(const std::string& run, const std::string& user) {
+  const std::lock_guard guard(mutex_);
+  return queue_.renew(run, user, service_.clock->now());
+}
+
+Quotas::Line Quotas::line(std::size_t limit) const {
+  const std::lock_guard guard(mutex_);
+  return {queue_.waiting(factor(), service_.clock->now(), limit), queue_.running(limit), queue_.waiting_count(),
+          queue_.running_count()};
+}
+
+void Quotas::tick() {
+  std::vector<std::string> gone;
+  std::vector<std::uint64_t> in_engine;
+  {
+    const std::lock_guard guard(mutex_);
+    for (const auto& [run, asking] : waiting_) {
+      if (asking->ask.gone && asking->ask.gone()) gone.push_back(run);
+    }
+    std::erase_if(in_engine_, [&](const auto& each) {
+      if (each.second.use_count() == 1) return true;  // answered
+      if (!each.second->ask.gone()) return false;
+      in_engine.push_back(each.first);
+      return true;
+    });
+  }
+  for (const std::string& run : gone) (void)end(run, {});
+  for (const std::uint64_t waiting : in_engine) (void)service_.engine->cancel(waiting);
+  wake_.notify_one();  // the load may have changed
+}
+
+void Quotas::record(quota::Execution execution, const std::string& run, quota::Ledger::Done done) {
+  const Result<quota::Allowance> allowance = book_.find(execution.user, {}, execution.type);
+  if (!allowance) return done(allowance.error());
+  const Result<Numbers> day = numbers({}, Period::kDay, allowance->timezone);
+  if (!day) return done(day.error());
+  if (!run.empty()) (void)end(run, execution.user);
+  ++counts_.recorded;
+  tell(watch_.recorded(execution, service_.clock->now()), service_.clock->wall(service_.clock->now()));
+  quota::Ledger::Run entry;
+  entry.key = {execution.user, std::string(allowance->type), "", day->calendar.period_at(execution.executed_at).start};
+  entry.execution = std::move(execution);
+  ledger_.add(std::move(entry), std::move(done));
+}
+
+std::string Quotas::local_date(const std::string& user, const std::string& type, Nanos wall) {
+  const Result<quota::Allowance> allowance = book_.find(user, {}, type);
+  const Result<Numbers> day =
+      numbers({}, Period::kDay, allowance ? allowance->timezone : std::string_view(options_.book.timezone));
+  return day ? day->calendar.date_at(wall) : std::string();
+}
+
+Amount Quotas::Use::remaining(std::size_t period) const noexcept {
+  if (limits[period].unlimited()) return {};
+  return {std::max<Units>(0, limits[period].value - used[period])};
+}
+
+Result<Quotas::Status> Quotas::status(const std::string& user) {
+  const Result<std::vector<quota::Allowance>> all = book_.find_all(user, {});
+  if (!all) return all.error();
+  Status status;
+  std::vector<Allowances::One> cells;
+  std::vector<core::Calendar> calendars;
+  for (const quota::Allowance& allowance : *all) {
+    status.plan = allowance.plan;
+    status.timezone = allowance.timezone;
+    status.mode = allowance.mode;
+    Use& use = status.types.emplace_back();
+    use.type = allowance.type;
+    use.limits = allowance.rule.limits;
+    for (const Period period : kPeriods) {
+      const Result<Numbers> countless = numbers({}, period, allowance.timezone);
+      if (!countless) return countless.error();
+      cells.push_back({countless->limit, cell(user, allowance.type, {}, period)});
+      calendars.push_back(countless->calendar);
+    }
+  }
+  std::vector<core::Outcome> outcomes(cells.size());
+  service_.engine->look_at(cells, outcomes);
+  const Nanos wall = service_.clock->wall(service_.clock->now());
+  std::string least;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    Use& use = status.types[i / kPeriods.size()];
+    const std::size_t p = i % kPeriods.size();
+    use.used[p] = outcomes[i].limit - outcomes[i].remaining;
+    use.resets_at[p] = use.used[p] > 0 ? wall + outcomes[i].reset_after : calendars[i].period_at(wall).end;
+  }
+  // Of the types the one with the fewest left speaks.
+  const Use* tightest = nullptr;
+  Amount fewest{};
+  for (const Use& use : status.types) {
+    for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+      const Amount left = use.remaining(p);
+      if (left.unlimited() || (tightest != nullptr && left.value >= fewest.value)) continue;
+      tightest = &use;
+      fewest = left;
+    }
+  }
+  if (tightest != nullptr) {
+    status.warning =
+        quota::warning_text(tightest->type, {tightest->remaining(0), tightest->remaining(1), tightest->remaining(2)},
+                            tightest->limits, factor());
+  } else {
+    status.warning = quota::warning_text({}, {}, {}, factor());
+  }
+  return status;
+}
+
+Result<std::size_t> Quotas::restore() {
+  const Nanos wall = service_.clock->wall(service_.clock->now());
+  constexpr Nanos kLongestPeriod = std::chrono::hours{24 * 33};  // a month, and a day for time zones
+  quota::Ledger::UsageQuery query;
+  query.since = wall - kLongestPeriod;
+  query.sessions = true;
+  query.limit = 100'000'000;
+  const Result<std::vector<quota::UsageRow>> rows = ledger_.usage(query);
+  if (!rows) return rows.error();
+  struct Sums {
+    std::array<Units, 3> used{};
+    std::map<std::string, Units> sessions;
+  };
+  std::map<std::pair<std::string, std::string>, Sums> sums;  // by user and type
+  std::map<std::string, std::array<core::Span, 3>, std::less<>> spans;
+  for (const quota::UsageRow& row : *rows) {
+    if (row.usage.commands == 0) continue;
+    const Result<quota::Allowance> allowance = book_.find(row.key.user, {}, row.key.type);
+    if (!allowance) continue;  // neither known any more; should it come back, its old use is gone
+    auto of_zone = spans.find(allowance->timezone);
+    if (of_zone == spans.end()) {
+      std::array<core::Span, 3> made;
+      for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+        const Result<Numbers> of = numbers({}, kPeriods[p], allowance->timezone);
+        if (!of) return of.error();
+        made[p] = of->calendar.period_at(wall);
+      }
+      of_zone = spans.emplace(std::string(allowance->timezone), made).first;
+    }
+    Sums& sum = sums[{row.key.user, std::string(allowance->type)}];
+    for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+      const core::Span& span = of_zone->second[p];
+      if (row.key.day >= span.start && row.key.day < span.end) sum.used[p] += row.usage.commands;
+    }
+    if (!row.key.session.empty() && row.key.day == of_zone->second[0].start) {
+      sum.sessions[row.key.session] += row.usage.commands;
+    }
+  }
+  for (const auto& [key, sum] : sums) {
+    const auto& [user, type] = key;
+    const Result<quota::Allowance> allowance = book_.find(user, {}, type);
+    if (!allowance) continue;
+    const auto raise = [&](Period period, const std::string& session, Units used) -> Result<void> {
+      const Result<Numbers> countless = numbers({}, period, allowance->timezone);
+      if (!countless) return countless.error();
+      if (used > 0) service_.engine->raise_to({countless->limit, cell(user, type, session, period)}, used);
+      return {};
+    };
+    for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+      if (Result<void> raised = raise(kPeriods[p], {}, sum.used[p]); !raised) return std::move(raised).error();
+    }
+    for (const auto& [session, used] : sum.sessions) {
+      if (Result<void> raised = raise(Period::kDay, session, used); !raised) return std::move(raised).error();
+    }
+  }
+  return sums.size();
+}
+
+}  // namespace headgate::api
