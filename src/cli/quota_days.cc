@@ -89,6 +89,11 @@ std::string day_text(Day day) {
 
 Day day_of(Nanos wall) { return Day{std::chrono::floor<std::chrono::days>(wall)}; }
 
+Nanos earliest_start(Day day) {
+  constexpr Nanos kFarthestEast = 14h;
+  return std::max(Nanos{day.time_since_epoch()} - kFarthestEast, Nanos{0});
+}
+
 std::vector<UsageDay> read_usage(const ordered_json& json) {
   std::vector<UsageDay> rows;
   for (const ordered_json& each : Fields(json).list("usage")) {

@@ -41,6 +41,10 @@ struct UsageDay {
 // days, a column for each of many.
 [[nodiscard]] std::string usage_graph(const std::vector<UsageDay>& rows, Day from, Day to, const Terminal& terminal);
 
+// From when on to ask for the days from that one on: where it begins first on Earth. Rows of the day before may come,
+// too.
+[[nodiscard]] Nanos earliest_start(Day day);
+
 // 7d (before now), 2026-11-01 or 2026-11-01T08:00:00Z, as an instant before now; the error says what it must be.
 [[nodiscard]] Result<Nanos> parse_since(std::string_view text, Nanos now);
 

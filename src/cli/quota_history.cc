@@ -20,9 +20,9 @@ using nlohmann::ordered_json;
 
 constexpr const char* kHelp = R"(headgate quota history: what a user ran, and when
 
-A small graph of commands a day, and the latest commands that were recorded:
-how long each took, what it used, how it ended. The command line itself is
-not kept, only its SHA-256, which --csv and --json show.
+A small graph of commands a day, in whole days, and the latest commands that
+were recorded: how long each took, what it used, how it ended. The command line
+itself is not kept, only its SHA-256, which --csv and --json show.
 
 Usage: headgate quota history --user U [OPTIONS]
 
@@ -159,7 +159,8 @@ int history(const Options& options) {
   Result<Client> client = Client::open(options.client, Client::Purpose::kManage);
   if (!client) return failed(client.error().message);
   if (options.csv) return export_csv(*client, options, *since);
-  const Result<ordered_json> usage = client->json("GET", "/api/quotas/usage" + query_of(options, *since));
+  const Day from = day_of(*since);
+  const Result<ordered_json> usage = client->json("GET", "/api/quotas/usage" + query_of(options, earliest_start(from)));
   if (!usage) return failed(usage.error().message);
   const int limit = options.limit > 0 ? options.limit : kShown;
   const Result<ordered_json> runs = client->json("GET", "/api/quotas/executions" + query_of(options, *since) +
@@ -173,10 +174,11 @@ int history(const Options& options) {
     return write(json_text(json));
   }
   const Terminal terminal = options.terminal.terminal();
-  const std::vector<UsageDay> rows = read_usage(*usage);
+  std::vector<UsageDay> rows = read_usage(*usage);
+  std::erase_if(rows, [&](const UsageDay& row) { return row.day < from; });
   std::string text;
   for (const std::string& line : wrap(summary(rows, options), terminal.width, 0)) text += line + "\n";
-  text += "\n" + usage_graph(rows, day_of(*since), day_of(now), terminal) + "\n";
+  text += "\n" + usage_graph(rows, from, day_of(now), terminal) + "\n";
   const ordered_json& list = Fields(*runs).list("executions");
   const char* kind = options.failed_only ? "failed commands" : "commands";
   if (list.empty()) return write(text + fmt::format("no {} were recorded in that time\n", kind));

@@ -34,7 +34,7 @@ constexpr const char* kReportHelp = R"(headgate quota report: who was refused, o
 
 Users and types of command with something refused for want of quota, or past
 a limit in monitor mode, where nothing is refused: what would happen if it were
-enforced. Most affected first.
+enforced. Whole days, most affected first.
 
 Usage: headgate quota report [OPTIONS]
 
@@ -48,6 +48,8 @@ Usage: headgate quota queue [OPTIONS]
 
 Options:
 )" HEADGATE_QUOTA_LIST_HELP;
+
+constexpr int kMostUsers = 1000;  // of a report
 
 struct Options {
   ClientOptions client;
@@ -135,6 +137,7 @@ std::string report_text(const ordered_json& json, const Terminal& terminal) {
   std::uint64_t would = 0;
   for (const ordered_json& each : all.list("users")) {
     const Fields user(each);
+    if (user.count("refused") + user.count("would_refuse") == 0) continue;
     refused += user.count("refused");
     would += user.count("would_refuse");
     const Fields worst = user.object("worst_day");
@@ -190,7 +193,10 @@ int report(const Options& options) {
   const Nanos now = std::chrono::system_clock::now().time_since_epoch();
   const Result<Nanos> since = parse_since(options.since, now);
   if (!since) return not_understood(since.error().message, "quota report");
-  return shown(options, fmt::format("/api/quotas/report?since={}", *since / std::chrono::milliseconds{1}), report_text);
+  return shown(options,
+               fmt::format("/api/quotas/report?limit={}&since={}", kMostUsers,
+                           day_of(*since).time_since_epoch() / std::chrono::milliseconds{1}),
+               report_text);
 }
 
 }  // namespace

@@ -217,10 +217,14 @@ int set_user(const Options& options) {
   // A server may not know users before they have a rule.
   const Result<ordered_json> before = client->json("GET", path);
   if (!before && before.error().code != ErrorCode::kNotFound) return failed(before.error().message);
-  const Result<ordered_json> done = options.clear ? client->json("DELETE", path) : client->json("PUT", path, *body);
+  const ordered_json old = before ? *before : ordered_json::object();
+  // A rule that is not there is no reason to fail: all is as it was to be.
+  const bool nothing_to_clear = options.clear && !options.json && before && member(old, "rule").is_null();
+  const Result<ordered_json> done = nothing_to_clear ? ordered_json()
+                                    : options.clear  ? client->json("DELETE", path)
+                                                     : client->json("PUT", path, *body);
   if (!done) return failed(done.error().message);
   if (options.json) return write(client->received());
-  const ordered_json old = before ? *before : ordered_json::object();
   const QuotaFields old_rule = quota_fields(member(old, "rule"));
   // What the plan says is told by the fields that the rule leaves alone.
   ordered_json effective;

@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 constexpr const char* kDefaultSince = "30d";
 constexpr Nanos kMostSince = 24h * 400;
 constexpr int kUsersPage = 1000;
+constexpr int kUsagePage = 100'000;  // users and types of one day; the most that a server tells
 constexpr std::array<const char*, 3> kPeriodNames{"day", "week", "month"};
 
 std::optional<std::uint64_t> amount(const Fields& limits, const char* key) {
@@ -61,19 +62,22 @@ Result<void> read_users(Client& client, QuotaTuneInput& input) {
   }
 }
 
-// A day at a time, so that no answer grows with how far back it goes.
-Result<void> read_rows(Client& client, Nanos since, QuotaTuneInput& input) {
+// A day at a time, so that no answer grows with how far back it goes. True: there was more than a server tells of a
+// day.
+Result<bool> read_rows(Client& client, Nanos since, QuotaTuneInput& input) {
+  bool truncated = false;
   std::set<std::tuple<std::string, std::string, Day>> known;
-  for (Nanos from = since; from < input.now; from += 24h) {
+  for (Nanos from = day_of(since).time_since_epoch(); from < input.now; from += 24h) {
     const Nanos to = std::min(from + 24h, input.now);
-    const Result<ordered_json> page =
-        client.json("GET", fmt::format("/api/quotas/usage?since={}&until={}", from / 1ms, to / 1ms));
+    const Result<ordered_json> page = client.json(
+        "GET", fmt::format("/api/quotas/usage?limit={}&since={}&until={}", kUsagePage, from / 1ms, to / 1ms));
     if (!page) return page.error();
+    truncated = truncated || Fields(*page).flag("truncated");
     for (UsageDay& row : read_usage(*page)) {
       if (known.emplace(row.user, row.type, row.day).second) input.rows.push_back(std::move(row));
     }
   }
-  return {};
+  return truncated;
 }
 
 std::string limit_of(const std::optional<std::uint64_t>& limit) { return limit ? count_text(*limit) : "unlimited"; }
@@ -197,7 +201,11 @@ int tune_quotas_command(const TuneQuotasOptions& options, const Terminal& termin
     return failed(fmt::format("there is no plan \"{}\": \"headgate quota plans\" shows them", printable(options.plan)));
   }
   if (const Result<void> read = read_users(*client, input); !read) return failed(read.error().message);
-  if (const Result<void> read = read_rows(*client, *since, input); !read) return failed(read.error().message);
+  const Result<bool> truncated = read_rows(*client, *since, input);
+  if (!truncated) return failed(truncated.error().message);
+  if (*truncated) {
+    fmt::print(stderr, "headgate: some days have more than {} users and types; the others are left out\n", kUsagePage);
+  }
   QuotaTuneReport report = tune_quotas(input);
   if (!options.plan.empty()) {
     std::erase_if(report.types, [&](const QuotaTuned& tuned) { return tuned.plan != options.plan; });

@@ -302,7 +302,7 @@ class History(WithServer):
         self.told("quota", "history", "--user", "a&b", "--type", "shell", "--failed", "--limit", "7", "--since",
                   "2026-01-01")
         paths = [path for _, path, _, _ in self.server.requests]
-        self.assertEqual(paths, ["/api/quotas/usage?user_id=a%26b&since=1767225600000&command_type=shell",
+        self.assertEqual(paths, ["/api/quotas/usage?user_id=a%26b&since=1767175200000&command_type=shell",
                                  "/api/quotas/executions?user_id=a%26b&since=1767225600000&command_type=shell"
                                  "&failed=true&limit=7"])
 
