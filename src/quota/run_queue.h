@@ -116,7 +116,7 @@ class RunQueue {
   struct Level {
     FairShare share;
     ByText<Line> lines;  // by user
-    std::unordered_map<FairShare::Flow, const std::string*> users;
+    std::unordered_map<FairShare::Flow, const ByText<Line>::value_type*> flows;
     // Users that wait no longer, and when their next turn may begin: who comes back at once is no newcomer.
     ByText<double> owed;
     std::set<std::pair<double, std::string>> owed_order;
