@@ -365,15 +365,15 @@ class Measuring(RunCase):
 class Pacing(RunCase):
     def test_a_busy_command_gets_its_share_of_the_cpu(self):
         self.decide(throttle_factor=0.3)
-        busy = "import time\nwhile time.process_time() < 0.4: pass"
+        busy = "import time\nwhile time.process_time() < 0.15: pass"
         self.assertEqual(self.run_it(sys.executable, "-c", busy).returncode, 0)
         record = self.recorded()
         self.assertLess(record["cpu_usage_percent"], 60)
-        self.assertGreater(record["cpu_usage_percent"] * record["duration_ms"], 0.35 * 100_000)
+        self.assertGreater(record["cpu_usage_percent"] * record["duration_ms"], 0.13 * 100_000)
 
     def test_processes_below_the_command_are_slowed_too(self):
         self.decide(throttle_factor=0.3)
-        busy = "import time\nwhile time.process_time() < 0.4: pass"
+        busy = "import time\nwhile time.process_time() < 0.15: pass"
         self.assertEqual(self.run_it("sh", "-c", f"'{sys.executable}' -c '{busy}' & wait").returncode, 0)
         self.assertLess(self.recorded()["cpu_usage_percent"], 60)
 
