@@ -98,6 +98,7 @@ struct Client::Impl {
   std::string token;
   std::string ca_file;
   std::string received;
+  std::string head;  // of the last answer over `plain`
   Nanos within = kAnswerWithin;
   std::vector<int> watched;
   std::function<bool()> ready;
@@ -205,6 +206,7 @@ Result<Response> Client::call(const char* method, std::string_view path, std::st
       impl_->plain->call({method, std::string(path), headers, body}, {kConnectWithin, impl_->within, kMostBytes},
                          impl_->watched, impl_->ready);
   if (!answer) return std::move(answer).error();
+  impl_->head = std::move(answer->head);
   return Response{answer->status, std::move(answer->body)};
 }
 
@@ -270,6 +272,12 @@ Result<ordered_json> Client::json(const char* method, std::string_view path, con
 }
 
 std::string Client::received() const { return impl_->received + (impl_->received.ends_with('\n') ? "" : "\n"); }
+std::string Client::header(const char* name) const {
+  if (impl_->plain) return header_of(impl_->head, name);
+  curl_header* found = nullptr;
+  const bool there = curl_easy_header(impl_->easy.get(), name, 0, CURLH_HEADER, -1, &found) == CURLHE_OK;
+  return there ? found->value : "";
+}
 void Client::allow_extra(Nanos more) noexcept { impl_->within = kAnswerWithin + more; }
 void Client::answer_within(Nanos most) noexcept { impl_->within = most; }
 void Client::watch(std::vector<int> descriptors, std::function<bool()> ready) {

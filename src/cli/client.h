@@ -75,6 +75,9 @@ class Client {
   // The answer to the last json(), exactly as it came, with a line break.
   [[nodiscard]] std::string received() const;
 
+  // A header of the last answer; empty if it had none of that name.
+  [[nodiscard]] std::string header(const char* name) const;
+
   // Calls may take this much longer than kAnswerWithin.
   void allow_extra(Nanos more) noexcept;
   // Calls take at most this long, instead of kAnswerWithin.

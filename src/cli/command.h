@@ -42,6 +42,13 @@ struct Command {
 [[nodiscard]] Command token_create_command(CLI::App& parent);
 [[nodiscard]] Command token_list_command(CLI::App& parent);
 [[nodiscard]] Command token_revoke_command(CLI::App& parent);
+[[nodiscard]] Command quota_status_command(CLI::App& parent);
+[[nodiscard]] Command quota_set_command(CLI::App& parent);
+[[nodiscard]] Command quota_set_plan_command(CLI::App& parent);
+[[nodiscard]] Command quota_plans_command(CLI::App& parent);
+[[nodiscard]] Command quota_history_command(CLI::App& parent);
+[[nodiscard]] Command quota_report_command(CLI::App& parent);
+[[nodiscard]] Command quota_queue_command(CLI::App& parent);
 [[nodiscard]] Command policy_validate_command(CLI::App& parent);
 [[nodiscard]] Command policy_list_command(CLI::App& parent);
 [[nodiscard]] Command policy_explain_command(CLI::App& parent);

@@ -95,6 +95,15 @@ class Program {
     add(token_create_command(token));
     add(token_list_command(token));
     add(token_revoke_command(token));
+    section("Quotas");
+    CLI::App& quota = parent("quota", "how many commands users may run by day, week and month");
+    add(quota_status_command(quota));
+    add(quota_set_command(quota));
+    add(quota_plans_command(quota));
+    add(quota_set_plan_command(quota));
+    add(quota_history_command(quota));
+    add(quota_report_command(quota));
+    add(quota_queue_command(quota));
     section("Policies");
     CLI::App& policy = parent("policy", "policies, before they are in force and while they are");
     add(policy_validate_command(policy));

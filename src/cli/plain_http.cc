@@ -76,9 +76,9 @@ HttpReader::State HttpReader::step() {
       const std::size_t end = in_.find("\r\n\r\n");
       if (std::min(end, in_.size()) > kMostHead) return State::kBroken;
       if (end == std::string::npos) return State::kMore;
-      const std::string head = in_.substr(0, end + 2);
+      head_ = in_.substr(0, end + 2);
       in_.erase(0, end + 4);
-      return read_head(head) ? feed({}) : State::kBroken;
+      return read_head(head_) ? feed({}) : State::kBroken;
     }
     case Part::kUntilEnd: left_ = in_.size(); return take_body();
     case Part::kLength:
@@ -108,6 +108,18 @@ HttpReader::State HttpReader::step() {
       return State::kDone;
   }
   return State::kBroken;
+}
+
+std::string header_of(std::string_view head, std::string_view name) {
+  while (!head.empty()) {
+    const std::string_view field = head.substr(0, head.find("\r\n"));
+    head.remove_prefix(std::min(field.size() + 2, head.size()));
+    const std::size_t colon = field.find(':');
+    if (colon != std::string_view::npos && same_word(field.substr(0, colon), name)) {
+      return std::string(base::trimmed(field.substr(colon + 1)));
+    }
+  }
+  return {};
 }
 
 bool HttpReader::read_head(std::string_view head) {
@@ -281,7 +293,7 @@ Result<PlainHttp::Answer> PlainHttp::call(const HttpRequest& request, const Boun
     return no_answer(reader.begun() ? fmt::format("cannot reach {}: what it answered is not HTTP, or not whole", url_)
                                     : fmt::format("{} closed the connection without an answer", url_));
   }
-  return Answer{reader.status(), std::move(reader.body())};
+  return Answer{reader.status(), std::move(reader.body()), reader.head()};
 }
 
 }  // namespace headgate::cli

@@ -29,6 +29,8 @@ class HttpReader {
 
   [[nodiscard]] int status() const noexcept { return status_; }
   [[nodiscard]] std::string& body() noexcept { return body_; }
+  // The status line and the headers.
+  [[nodiscard]] const std::string& head() const noexcept { return head_; }
   // Whether the connection can carry another call.
   [[nodiscard]] bool reusable() const noexcept { return reusable_; }
   [[nodiscard]] bool begun() const noexcept { return begun_; }
@@ -40,6 +42,7 @@ class HttpReader {
   [[nodiscard]] State take_body();
 
   std::size_t most_body_;
+  std::string head_;
   std::string in_;
   std::string body_;
   Part part_ = Part::kHead;
@@ -48,6 +51,9 @@ class HttpReader {
   bool reusable_ = true;
   bool begun_ = false;
 };
+
+// Of a header of that head, whatever its case; empty: there is none.
+[[nodiscard]] std::string header_of(std::string_view head, std::string_view name);
 
 struct HttpRequest {
   const char* method;
@@ -64,6 +70,7 @@ class PlainHttp {
   struct Answer {
     int status = 0;
     std::string body;
+    std::string head;
   };
   struct Bounds {
     Nanos connect;

@@ -21,9 +21,9 @@ using nlohmann::ordered_json;
 constexpr const char* kHelp = R"(headgate top: a server, live in the terminal
 
 Shows rates and denials with the last minute as bars, the busiest agents and
-policies, the load and the emergency throttle. Keys: q quits, a, d and n sort
-by allowed, denied and name, p pauses, ? explains. When the server goes away
-it says so and keeps trying.
+policies, the load and the emergency throttle, and the commands that run or
+wait under quotas. Keys: q quits, a, d and n sort by allowed, denied and name,
+p pauses, ? explains. When the server goes away it says so and keeps trying.
 
 Usage: headgate top [OPTIONS]
 
@@ -62,9 +62,22 @@ class Top {
     }
     view_.trouble.clear();
     view_.overview = read_overview(*answer);
+    ask_queue();
     remember(view_.checks, view_.overview->checks_per_second);
     remember(view_.denials, view_.overview->denied_per_second);
     return true;
+  }
+
+  // Not every server has quotas, nor may every token look at them: then there is nothing to show.
+  void ask_queue() {
+    if (!has_queue_) return;
+    const Result<ordered_json> answer = client_.json("GET", "/api/quotas/queue");
+    has_queue_ = answer || answer.error().transient || answer.error().code == ErrorCode::kIo;
+    if (answer) {
+      view_.queue = read_quota_queue(*answer);
+    } else {
+      view_.queue.reset();
+    }
   }
 
   int once() {
@@ -136,6 +149,7 @@ class Top {
   std::unique_ptr<Screen> screen_;
   std::string advice_;
   bool refused_ = false;
+  bool has_queue_ = true;
   bool over_ = false;
 };
 

@@ -182,6 +182,7 @@ class Frame {
       state.add(": " + printable(overview.emergency_reason), ink(Ink::kPlain));
     }
     add(state);
+    if (view_.queue) commands(*view_.queue);
     add(line());
     rate("checks", overview.checks_per_second, overview.allowed + overview.denied, view_.checks, Ink::kGreen);
     rate("denied", overview.denied_per_second, overview.denied, view_.denials, Ink::kRed);
@@ -192,6 +193,27 @@ class Frame {
     }
     add(line());
     tables(overview, wide);
+  }
+
+  // Who runs commands and, where some wait, who is first in line.
+  void commands(const QuotaQueue& queue) {
+    const bool slowed = queue.factor < 1 || queue.waiting > 0;
+    add(line().add("commands " + queue_text(queue), ink(slowed ? Ink::kYellow : Ink::kPlain)));
+    if (queue.line.empty()) return;
+    Line first = line();
+    first.add("in line  ", ink(Ink::kPlain));
+    for (const QuotaQueue::Waiting& waiting : queue.line) {
+      const std::string who = fmt::format("{} {} {} ({})", waiting.position, printable(waiting.user),
+                                          printable(waiting.type), span_text(waiting.waited));
+      const bool begun = &waiting != &queue.line.front();
+      constexpr std::size_t kMore = 5;  // ", ..."
+      if (begun && columns_of(who) + 2 + kMore > first.left()) {
+        first.add(", ...", ink(Ink::kDim));
+        break;
+      }
+      first.add((begun ? ", " : "") + who, ink(Ink::kPlain));
+    }
+    add(first);
   }
 
   // The rate, its last minute, and how many in all.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/overview.h"
+#include "cli/quota_view.h"
 #include "cli/terminal.h"
 
 namespace headgate::cli {
@@ -15,6 +16,7 @@ enum class TopSort { kAllowed, kDenied, kName };
 struct TopView {
   std::string url;
   std::optional<Overview> overview;  // nothing yet
+  std::optional<QuotaQueue> queue;   // nothing: the server does not tell
   // Per second, oldest first: as many as make a minute.
   std::vector<double> checks;
   std::vector<double> denials;

@@ -3,12 +3,15 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "base/rfc3339.h"
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/table.h"
+#include "cli/tune_quotas.h"
 #include "engine/tune.h"
+#include "policy/number.h"
 
 namespace headgate::cli {
 namespace {
@@ -17,32 +20,54 @@ using nlohmann::ordered_json;
 
 constexpr const char* kHelp = R"(headgate tune: limits proposed from observed use
 
-Replays a trace to see how much each key asks for at its busiest, takes a
-percentile of that over all keys, adds headroom, and replays the trace again
+From a trace: replays it to see how much each key asks for at its busiest, takes
+a percentile of that over all keys, adds headroom, and replays the trace again
 with the limits that come out, to show what they would have denied.
 
+From a server's ledger, with --quotas: takes a percentile of the commands that
+users ran a day, a week and a month, by plan and type, adds headroom, rounds up,
+and tells whom the limits of now and those proposed would have refused. Changes
+nothing: --commands prints what to type.
+
 Usage: headgate tune --trace FILE [OPTIONS]
+       headgate tune --quotas [OPTIONS]
 
 Options:
-  --trace FILE        the trace, as "headgate simulate" reads it
-  --policies PATH...  files and directories (default: the tier limits)
-  --percentile P      of the keys, over 0 and up to 100 (default: 95)
-  --headroom F        times what was seen, 1 to 100 (default: 1.2)
-  --start TIME        the wall clock at t = 0, as RFC 3339
-  --since SPAN        needs a server; not with a trace
+  --percentile P      of the keys or users, over 0 and up to 100 (default: 95)
+  --headroom F        times what was seen, 1 to 100, or on top: 20%
+                      (default: 1.2)
   --json              one JSON object
   --width N           fit N columns, 40 to 400
   --no-color          no colours
   -h, --help          print this
-)";
+
+From a trace:
+  --trace FILE        the trace, as "headgate simulate" reads it
+  --policies PATH...  files and directories (default: the tier limits)
+  --start TIME        the wall clock at t = 0, as RFC 3339
+
+From a server's ledger:
+  --quotas            propose quotas
+  --since SPAN        how far back: 30d, or a day such as 2026-11-01
+                      (default: 30d)
+  --plan P            for this plan alone
+  --commands          the "headgate quota set-plan" commands that would set what
+                      is proposed, and nothing else
+
+)" HEADGATE_CLI_MANAGING_HELP;
 
 struct Options {
   std::vector<std::string> policies;
   std::string trace;
   std::string start;
   std::string since;
+  std::string plan;
   double percentile = 95;
-  double headroom = 1.2;
+  std::string headroom_text = "1.2";
+  double headroom = 1.2;  // what that says
+  bool quotas = false;
+  bool commands = false;
+  ClientOptions client;
   bool json = false;
   TerminalOptions terminal;
 };
@@ -110,24 +135,56 @@ ordered_json report_json(const engine::TuneReport& report, const Options& option
   return json;
 }
 
-int tune(const Options& options) {
+// 1.2 and 20% are the same.
+std::optional<double> headroom_of(std::string_view text) {
+  const bool percent = text.ends_with('%');
+  if (percent) text.remove_suffix(1);
+  const auto number = policy::parse_decimal(text);
+  if (!number) return std::nullopt;
+  const double headroom = percent ? 1 + number->value() / 100 : number->value();
+  if (!(headroom >= 1) || headroom > 100) return std::nullopt;
+  return headroom;
+}
+
+// What does not go together; empty: all is well.
+std::string conflict(const Options& options) {
+  const bool of_quotas = !options.since.empty() || !options.plan.empty() || options.commands;
+  if (options.quotas) {
+    if (!options.trace.empty()) return "--quotas looks at a server's ledger: it cannot go with --trace";
+    if (!options.policies.empty()) return "--quotas looks at plans: it cannot go with --policies";
+    if (!options.start.empty()) return "--start goes with --trace";
+    if (options.commands && options.json) return "--commands and --json cannot go together";
+    return {};
+  }
   if (!options.trace.empty() && !options.since.empty()) {
-    return not_understood("--since asks a server for its history: a trace is always taken whole", "tune");
+    return "--since asks a server for its history: a trace is always taken whole";
   }
+  if (!options.trace.empty() && of_quotas) return "--plan and --commands go with --quotas";
   if (options.trace.empty()) {
-    return not_understood(
-        "--trace is needed: without it the history of a server would be, and this version has no server", "tune");
+    return "--trace or --quotas is needed: a server keeps the commands that users ran (--quotas), but of other checks "
+           "only counts, so limits are tuned from recorded traffic (--trace)";
   }
-  if (options.trace == "-") {
-    return not_understood("--trace must be a file, since it is read three times, got standard input", "tune");
-  }
+  if (options.trace == "-") return "--trace must be a file, since it is read three times, got standard input";
+  return {};
+}
+
+int tune(Options options) {
+  if (const std::string wrong = conflict(options); !wrong.empty()) return not_understood(wrong, "tune");
   if (!(options.percentile > 0) || options.percentile > 100) {
     return not_understood(
         fmt::format("--percentile must be over 0 and up to 100, got {}", number_text(options.percentile)), "tune");
   }
-  if (!(options.headroom >= 1) || options.headroom > 100) {
-    return not_understood(fmt::format("--headroom must be between 1 and 100, got {}", number_text(options.headroom)),
-                          "tune");
+  const std::optional<double> headroom = headroom_of(options.headroom_text);
+  if (!headroom) {
+    return not_understood(
+        fmt::format("--headroom must be between 1 and 100, or a share such as 20%, got {}", options.headroom_text),
+        "tune");
+  }
+  options.headroom = *headroom;
+  if (options.quotas) {
+    return tune_quotas_command({options.client, options.since, options.plan, options.commands, options.percentile,
+                                options.headroom, options.json},
+                               options.terminal.terminal());
   }
   engine::TuneOptions how;
   how.percentile = options.percentile;
@@ -159,9 +216,13 @@ Command tune_command(CLI::App& parent) {
   app->add_option("--start", options->start);
   app->add_option("--since", options->since);
   app->add_option("--percentile", options->percentile);
-  app->add_option("--headroom", options->headroom);
+  app->add_option("--headroom", options->headroom_text);
+  app->add_flag("--quotas", options->quotas);
+  app->add_option("--plan", options->plan);
+  app->add_flag("--commands", options->commands);
   app->add_flag("--json", options->json);
   options->terminal.add_to(*app);
+  options->client.add_to_managing(*app);
   return {"tune", kHelp, app, [options] { return tune(*options); }};
 }
 

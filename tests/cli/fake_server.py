@@ -37,7 +37,10 @@ DENIED = {**ALLOWED, "allowed": False, "action": "block", "policy_id": "ui-compo
 
 
 class FakeHttp:
-    """Answers (method, path) with (status, JSON), or what a function of the body makes; managing needs the token."""
+    """Answers (method, path) with (status, JSON), or what a function of the body makes.
+
+    A path without a query stands for any query. Managing needs the token.
+    """
 
     def __init__(self, tls=None):
         self.requests = []  # (method, path, headers, body as JSON or None)
@@ -55,15 +58,18 @@ class FakeHttp:
                 body = self.rfile.read(length)
                 asked = json.loads(body) if body else None
                 outer.requests.append((self.command, self.path, dict(self.headers), asked))
-                found = outer.answers.get((self.command, self.path),
-                                          (404, {"error": "not_found", "message": f"no {self.path}"}))
-                status, answer = found(asked) if callable(found) else found
+                found = (outer.answers.get((self.command, self.path)) or
+                         outer.answers.get((self.command, self.path.partition("?")[0])) or
+                         (404, {"error": "not_found", "message": f"no {self.path}"}))
+                status, answer, *headers = found(asked) if callable(found) else found
                 if self.path.startswith("/api/") and self.headers.get("Authorization") != f"Bearer {TOKEN}":
                     status, answer = 401, {"error": "unauthorized", "message": "a token is needed"}
                 text = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(text)))
+                for name, value in headers:
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(text)
                 self.wfile.flush()

@@ -322,15 +322,17 @@ class Tune(WithFiles):
         self.assertIn("not used", text)
 
     def test_mistakes_are_told(self):
+        needed = ("--trace or --quotas is needed: a server keeps the commands that users ran (--quotas), but of other checks "
+                  "only counts, so limits are tuned from recorded traffic (--trace)")
         for arguments, message in (
                 (["--trace", self.trace, "--since", "24h"],
                  "--since asks a server for its history: a trace is always taken whole"),
-                ([], "--trace is needed: without it the history of a server would be, and this version has no server"),
-                (["--since", "24h"],
-                 "--trace is needed: without it the history of a server would be, and this version has no server"),
+                ([], needed),
+                (["--since", "24h"], needed),
                 (["--trace", "-"], "--trace must be a file, since it is read three times, got standard input"),
                 (["--trace", self.trace, "--percentile", "0"], "--percentile must be over 0 and up to 100, got 0"),
-                (["--trace", self.trace, "--headroom", "0.5"], "--headroom must be between 1 and 100, got 0.5"),
+                (["--trace", self.trace, "--headroom", "0.5"],
+                 "--headroom must be between 1 and 100, or a share such as 20%, got 0.5"),
                 (["--trcae", self.trace], 'there is no option "--trcae", did you mean "--trace"?')):
             result = self.failing("tune", *arguments, code=2)
             self.assertEqual(result.stderr, f'headgate: {message}\nSee "headgate tune --help".\n')

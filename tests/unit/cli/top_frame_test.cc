@@ -50,6 +50,9 @@ TEST(TopFrame, FitsEveryTerminal) {
   for (int i = 0; i < 40; ++i) view.overview->agents.push_back({"agent-" + std::string(60, 'x'), 1, 1, true});
   view.overview->emergency = true;
   view.overview->emergency_reason = std::string(300, 'r');
+  view.queue.emplace();
+  view.queue->line.resize(40);
+  for (QuotaQueue::Waiting& waiting : view.queue->line) waiting.user = std::string(60, 'u');
   for (const char* trouble : {"", "cannot reach http://127.0.0.1:7070: connection refused; is the server running?"}) {
     view.trouble = trouble;
     for (const int columns : {20, 40, 60, 79, 80, 81, 120, 250}) {
@@ -68,6 +71,27 @@ TEST(TopFrame, FitsEveryTerminal) {
       }
     }
   }
+}
+
+TEST(TopFrame, ShowsWhoRunsCommandsAndTheFirstWhoWait) {
+  TopView view = some_view();
+  EXPECT_EQ(at(top_frame(view, {80, 24}, Terminal{}), "running"), 24U);
+  view.queue.emplace();
+  view.queue->running = 2;
+  view.queue->waiting = 9;
+  view.queue->factor = 0.3;
+  for (unsigned i = 1; i <= 9; ++i) {
+    QuotaQueue::Waiting waiting;
+    waiting.user = "user-" + std::to_string(i);
+    waiting.type = "shell";
+    waiting.position = i;
+    waiting.waited = std::chrono::seconds{10 - i};
+    view.queue->line.push_back(waiting);
+  }
+  const auto lines = top_frame(view, {80, 24}, Terminal{});
+  const std::size_t commands = at(lines, "commands 2 running, 9 waiting, at 30 % of full speed");
+  ASSERT_LT(commands, lines.size());
+  EXPECT_EQ(lines.at(commands + 1), "in line  1 user-1 shell (9s), 2 user-2 shell (8s), 3 user-3 shell (7s), ...");
 }
 
 TEST(TopFrame, SortsAsItIsTold) {
