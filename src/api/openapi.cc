@@ -135,6 +135,7 @@ Json security_of(const Route& route) {
     case Need::kAsk:
     case Need::kMetrics: return Json::array({Json::object(), Json{{"token", Json::array()}}});
     case Need::kView:
+    case Need::kQuotas:
     case Need::kChange: break;
   }
   return Json::array({Json{{"token", Json::array()}}, Json{{"session", Json::array()}}});

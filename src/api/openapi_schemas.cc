@@ -222,7 +222,7 @@ const std::string& openapi_schemas() {
 "Alerts": {"type": "object", "required": ["alerts"], "properties": {
   "alerts": {"type": "array", "items": {"$ref": "#/components/schemas/Alert"}}}},
 "SignedOut": {"type": "object", "required": ["signed_out"], "properties": {"signed_out": {"type": "boolean"}}},
-)JSON") + R"JSON(
+)JSON" + R"JSON(
 "QuotaCheck": {"type": "object", "required": ["type"], "additionalProperties": false, "properties": {
   "user": {"type": "string", "maxLength": 512, "description": "an agent's token may leave it out: it is its own"},
   "type": {"type": "string", "maxLength": 512, "description": "shell, code, test, review, refactor or any other"},

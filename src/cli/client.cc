@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 
+#include "cli/plain_http.h"
 #include "cli/terminal.h"
 #include "headgate/version.h"
 
@@ -88,6 +90,7 @@ void ClientOptions::add_to_managing(CLI::App& app) {
 }
 
 struct Client::Impl {
+  std::optional<PlainHttp> plain;  // for a server on this machine without TLS; libcurl for all others
   // The handle is taken out of the multi handle after each call, so the order of their ends does not matter.
   std::unique_ptr<CURL, EasyCloser> easy;
   std::unique_ptr<CURLM, MultiCloser> multi;
@@ -95,13 +98,17 @@ struct Client::Impl {
   std::string token;
   std::string ca_file;
   std::string received;
-  Nanos extra{0};
+  std::string head;  // of the last answer that did not come by libcurl
+  Nanos within = kAnswerWithin;
   std::vector<int> watched;
   std::function<bool()> ready;
   std::array<char, CURL_ERROR_SIZE> trouble{};
 
+  [[nodiscard]] Result<void> start_curl();
   [[nodiscard]] std::string why(CURLcode code) const;
   [[nodiscard]] Result<void> transfer();
+  [[nodiscard]] Result<Response> call(const char* method, std::string_view path, const std::vector<std::string>& lines,
+                                      std::string_view body);
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -128,11 +135,20 @@ Result<Client> Client::open(const ClientOptions& options, Purpose purpose) {
   if (!impl->ca_file.empty() && !std::ifstream(impl->ca_file)) {
     return cannot(fmt::format("--cacert {} cannot be read", impl->ca_file));
   }
-  static const CURLcode kReady = curl_global_init(CURL_GLOBAL_DEFAULT);
-  impl->easy.reset(kReady == CURLE_OK ? curl_easy_init() : nullptr);
-  impl->multi.reset(kReady == CURLE_OK ? curl_multi_init() : nullptr);
-  if (!impl->easy || !impl->multi) return cannot("libcurl cannot be started");
+  if (impl->url.starts_with("http://") && is_loopback(impl->url)) {
+    impl->plain.emplace(impl->url);
+  } else if (Result<void> done = impl->start_curl(); !done) {
+    return std::move(done).error();
+  }
   return Client(std::move(impl));
+}
+
+Result<void> Client::Impl::start_curl() {
+  static const CURLcode kReady = curl_global_init(CURL_GLOBAL_DEFAULT);
+  easy.reset(kReady == CURLE_OK ? curl_easy_init() : nullptr);
+  multi.reset(kReady == CURLE_OK ? curl_multi_init() : nullptr);
+  if (!easy || !multi) return cannot("libcurl cannot be started");
+  return {};
 }
 
 std::string Client::Impl::why(CURLcode code) const {
@@ -182,35 +198,46 @@ Result<void> Client::Impl::transfer() {
 }
 
 Result<Response> Client::call(const char* method, std::string_view path, std::string_view body) {
-  CURL* curl = impl_->easy.get();
+  std::vector<std::string> headers{"Accept: application/json", "User-Agent: headgate/" HEADGATE_VERSION};
+  if (!body.empty()) headers.emplace_back("Content-Type: application/json");
+  if (!impl_->token.empty()) headers.push_back("Authorization: Bearer " + impl_->token);
+  if (!impl_->plain) return impl_->call(method, path, headers, body);
+  Result<PlainHttp::Answer> answer =
+      impl_->plain->call({method, std::string(path), headers, body}, {kConnectWithin, impl_->within, kMostBytes},
+                         impl_->watched, impl_->ready);
+  if (!answer) return std::move(answer).error();
+  impl_->head = std::move(answer->head);
+  return Response{answer->status, std::move(answer->body)};
+}
+
+Result<Response> Client::Impl::call(const char* method, std::string_view path, const std::vector<std::string>& lines,
+                                    std::string_view body) {
+  CURL* curl = easy.get();
   curl_easy_reset(curl);  // keeps the connection
-  const std::string target = impl_->url + std::string(path);
+  const std::string target = url + std::string(path);
   Body answer;
   std::unique_ptr<curl_slist, ListCloser> headers;
   const auto add_header = [&](const std::string& line) {
     headers.reset(curl_slist_append(headers.release(), line.c_str()));
   };
-  add_header("Accept: application/json");
-  if (!body.empty()) add_header("Content-Type: application/json");
+  for (const std::string& line : lines) add_header(line);
   add_header("Expect:");
-  if (!impl_->token.empty()) add_header("Authorization: Bearer " + impl_->token);
   const auto milliseconds = [](Nanos span) {
     return static_cast<long>(std::chrono::duration_cast<std::chrono::milliseconds>(span).count());
   };
-  impl_->trouble[0] = '\0';
+  trouble[0] = '\0';
   curl_easy_setopt(curl, CURLOPT_URL, target.c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
-  curl_easy_setopt(curl, CURLOPT_USERAGENT, "headgate/" HEADGATE_VERSION);
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, impl_->trouble.data());
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, trouble.data());
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, milliseconds(kConnectWithin));
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, milliseconds(kAnswerWithin + impl_->extra));
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, milliseconds(within));
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
-  if (is_loopback(impl_->url)) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
-  if (!impl_->ca_file.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, impl_->ca_file.c_str());
+  if (is_loopback(url)) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+  if (!ca_file.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, ca_file.c_str());
   if (!body.empty()) {
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body.data());
     curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
@@ -218,7 +245,7 @@ Result<Response> Client::call(const char* method, std::string_view path, std::st
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
     curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, 0L);
   }
-  if (Result<void> done = impl_->transfer(); !done) return std::move(done).error();
+  if (Result<void> done = transfer(); !done) return std::move(done).error();
   long status = 0;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
   return Response{static_cast<int>(status), std::move(answer.text)};
@@ -246,11 +273,13 @@ Result<ordered_json> Client::json(const char* method, std::string_view path, con
 
 std::string Client::received() const { return impl_->received + (impl_->received.ends_with('\n') ? "" : "\n"); }
 std::string Client::header(const char* name) const {
+  if (impl_->plain) return header_of(impl_->head, name);
   curl_header* found = nullptr;
   const bool there = curl_easy_header(impl_->easy.get(), name, 0, CURLH_HEADER, -1, &found) == CURLHE_OK;
   return there ? found->value : "";
 }
-void Client::allow_extra(Nanos more) noexcept { impl_->extra = more; }
+void Client::allow_extra(Nanos more) noexcept { impl_->within = kAnswerWithin + more; }
+void Client::answer_within(Nanos most) noexcept { impl_->within = most; }
 void Client::watch(std::vector<int> descriptors, std::function<bool()> ready) {
   impl_->watched = std::move(descriptors);
   impl_->ready = std::move(ready);

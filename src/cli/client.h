@@ -80,6 +80,8 @@ class Client {
 
   // Calls may take this much longer than kAnswerWithin.
   void allow_extra(Nanos more) noexcept;
+  // Calls take at most this long, instead of kAnswerWithin.
+  void answer_within(Nanos most) noexcept;
   // While a call waits, `ready` is called whenever one of the descriptors can be read; false: the call is given up.
   void watch(std::vector<int> descriptors, std::function<bool()> ready);
   [[nodiscard]] const std::string& url() const noexcept;

@@ -1,5 +1,5 @@
 // One command of the command line, and what all of them share. Exit codes: 0 done, 1 could not, 2 was not understood,
-// 3 was denied.
+// 3 was denied. `headgate run` has those of the command that it runs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -33,6 +33,8 @@ struct Command {
 [[nodiscard]] Command check_command(CLI::App& parent);
 [[nodiscard]] Command status_command(CLI::App& parent);
 [[nodiscard]] Command top_command(CLI::App& parent);
+// `command` is what follows "--", ending with a null pointer; null if there is no "--". It is set before it is run.
+[[nodiscard]] Command run_command(CLI::App& parent, char** const& command);
 [[nodiscard]] Command bench_command(CLI::App& parent);
 [[nodiscard]] Command emergency_on_command(CLI::App& parent);
 [[nodiscard]] Command emergency_off_command(CLI::App& parent);

@@ -29,7 +29,8 @@ Environment:
                     (./headgate-data), used if no other token is given
   NO_COLOR          if it is set, nothing is coloured
 
-Exit code: 0 done, 1 could not, 2 was not understood, 3 was denied.
+Exit code: 0 done, 1 could not, 2 was not understood, 3 was denied; of "run",
+that of the command, or 75 if it was denied.
 )";
 
 constexpr const char* kCompletionsHelp = R"(headgate completions: completions for bash, zsh or fish
@@ -83,6 +84,7 @@ class Program {
     add(top_command(app_));
     section("Asking it");
     add(check_command(app_));
+    add(run_command(app_, foreign_));
     add(bench_command(app_));
     section("Managing it");
     CLI::App& emergency = parent("emergency", "the emergency throttle: on, off, or how it stands");
@@ -126,7 +128,7 @@ class Program {
 
   int run(int argc, char** argv) {
     try {
-      app_.parse(argc, argv);
+      app_.parse(own_arguments(argc, argv), argv);
     } catch (const CLI::CallForHelp&) {
       if (const Command* command = chosen()) return write(command->help);
       const Parent* above = chosen_parent();
@@ -163,6 +165,18 @@ class Program {
     std::string summary;
     CLI::App* app;
   };
+
+  // How many arguments are ours: what stands after "headgate run ... --" is another program's command line, in which
+  // the parser would find options, lists and commands of ours.
+  int own_arguments(int argc, char** argv) {
+    if (argc < 2 || std::string_view(argv[1]) != "run") return argc;
+    for (int i = 2; i < argc; ++i) {
+      if (std::string_view(argv[i]) != "--") continue;
+      foreign_ = argv + i + 1;
+      return i;
+    }
+    return argc;
+  }
 
   void section(const char* title) { listing_ += fmt::format("\n{}:\n", title); }
   CLI::App& parent(const char* name, const char* summary) {
@@ -269,6 +283,7 @@ class Program {
   }
 
   CLI::App app_;
+  char** foreign_ = nullptr;
   bool wants_version_ = false;
   bool wants_manual_ = false;
   CLI::App* version_ = nullptr;

@@ -1,22 +1,25 @@
 // Who may start a command next, when not everybody may at once.
 //
-// Higher priority first; among equals the user with the fewest starts for its weight, so that one who asks a thousand
-// times does not starve one who asks once; then arrival. At most `concurrent` commands run at a time, times the
-// throttle factor (at least one, while that is over 0), and nobody starts while the factor is 0. A pure structure: no
-// clock, no lock, no thread; times are of the steady timeline.
+// Higher priority first; among equals each user gets its share of starts by weight, so that one who asks a thousand
+// times does not starve one who asks once, and nobody saves up turns by staying away; a user's own go by arrival. At
+// most `concurrent` commands run at a time, times the throttle factor (at least one, while that is over 0), and nobody
+// starts while the factor is 0. A pure structure: no clock, no lock, no thread; times are of the steady timeline. O(log
+// n) for each call, but for the two that list.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "headgate/clock.h"
+#include "quota/fair_share.h"
 
 namespace headgate::quota {
 
@@ -67,21 +70,86 @@ class RunQueue {
     Nanos waited{0};
     std::optional<Nanos> estimate{};  // until it starts; nullopt: nothing to go by (the factor is 0)
   };
-  // In the order in which they would start.
-  [[nodiscard]] std::vector<Waiting> waiting(double factor, Nanos now, std::size_t limit) const;
+  // In the order in which they would start if nobody else came; of one user only, unless that is empty. Positions are
+  // always those of the whole line.
+  [[nodiscard]] std::vector<Waiting> waiting(double factor, Nanos now, std::size_t limit,
+                                             std::string_view user = {}) const;
   struct Running {
     Arrival arrival;
     Nanos since{0};
   };
+  // The longest running first.
   [[nodiscard]] std::vector<Running> running(std::size_t limit) const;
-  [[nodiscard]] std::size_t waiting_count() const noexcept;
-  [[nodiscard]] std::size_t running_count() const noexcept;
-  // What a newcomer of that user and priority would have to wait; zero: it could start now.
+  [[nodiscard]] std::size_t waiting_count() const noexcept { return waiters_.size(); }
+  [[nodiscard]] std::size_t running_count() const noexcept { return runs_.size(); }
+  // What a newcomer of that user and priority would have to wait, about; zero: it could start now.
   [[nodiscard]] std::optional<Nanos> estimate(std::string_view user, int priority, double weight, double factor,
                                               Nanos now) const;
 
  private:
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
+  };
+  template <class T>
+  using ByText = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
+  using Sequence = std::uint64_t;  // in which all came
+  struct Waiter {
+    Arrival arrival;
+    Nanos since{0};
+  };
+  struct Run {
+    Arrival arrival;
+    Nanos since{0};
+    Nanos expires{0};
+  };
+  struct Place {
+    Sequence sequence = 0;
+    bool running = false;
+  };
+  // All that one user has waiting at one priority.
+  struct Line {
+    FairShare::Flow flow = 0;
+    std::set<Sequence> waiting;
+  };
+  // One priority, while somebody waits at it.
+  struct Level {
+    FairShare share;
+    ByText<Line> lines;  // by user
+    std::unordered_map<FairShare::Flow, const std::string*> users;
+    // Users that wait no longer, and when their next turn may begin: who comes back at once is no newcomer.
+    ByText<double> owed;
+    std::set<std::pair<double, std::string>> owed_order;
+    std::size_t waiting = 0;
+  };
+  using Levels = std::map<int, Level, std::greater<>>;
+
+  [[nodiscard]] std::size_t slots(double factor) const noexcept;
+  [[nodiscard]] Nanos interval() const noexcept;
+  [[nodiscard]] std::optional<Nanos> estimate_of(std::size_t position, double factor, Nanos now) const;
+  [[nodiscard]] Nanos next_release() const noexcept;
+  void forget_expired_runs(Nanos now);
+  void run(Arrival arrival, Nanos now);
+  void end_run(Sequence sequence);
+  void wait(Arrival arrival, Nanos now);
+  Arrival start_next(Nanos now);
+  Arrival leave(Sequence sequence);
+  Arrival take(Sequence sequence, Levels::iterator level);
+  void owe(Level& level, const std::string& user, double not_before) const;
+  void settle_owed(Level& level) const;
+
   const RunQueueOptions options_;
+  Sequence last_ = 0;
+  ByText<Place> ids_;
+  std::unordered_map<Sequence, Waiter> waiters_;
+  std::set<std::pair<Nanos, Sequence>> deadlines_;  // of those that wait
+  ByText<std::size_t> waiting_of_;                  // by user
+  Levels levels_;
+  std::map<Sequence, Run> runs_;
+  std::set<std::pair<Nanos, Sequence>> expiries_;  // of runs
+  std::optional<Nanos> last_start_;
+  bool flowing_ = false;  // somebody has waited ever since the last start, and the factor was never 0
+  Nanos mean_{0};         // between two starts while it flowed; 0: not known yet
 };
 
 }  // namespace headgate::quota

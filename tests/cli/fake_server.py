@@ -37,7 +37,8 @@ DENIED = {**ALLOWED, "allowed": False, "action": "block", "policy_id": "ui-compo
 
 
 class FakeHttp:
-    """Answers (method, path) with (status, JSON); a path without a query stands for any query. Managing needs the token."""
+    """Answers (method, path) with (status, JSON, header...), or what a function of the body makes; a path without a
+    query stands for any query. Managing needs the token."""
 
     def __init__(self, tls=None):
         self.requests = []  # (method, path, headers, body as JSON or None)
@@ -53,11 +54,12 @@ class FakeHttp:
             def answer(self):
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length)
-                outer.requests.append((self.command, self.path, dict(self.headers), json.loads(body) if body else None))
+                asked = json.loads(body) if body else None
+                outer.requests.append((self.command, self.path, dict(self.headers), asked))
                 found = (outer.answers.get((self.command, self.path)) or
                          outer.answers.get((self.command, self.path.partition("?")[0])) or
                          (404, {"error": "not_found", "message": f"no {self.path}"}))
-                status, answer, *headers = found
+                status, answer, *headers = found(asked) if callable(found) else found
                 if self.path.startswith("/api/") and self.headers.get("Authorization") != f"Bearer {TOKEN}":
                     status, answer = 401, {"error": "unauthorized", "message": "a token is needed"}
                 text = answer if isinstance(answer, bytes) else json.dumps(answer).encode()

@@ -1,0 +1,86 @@
+#include "cli/plain_http.h"
+
+#include <gtest/gtest.h>
+
+namespace headgate::cli {
+namespace {
+
+using State = HttpReader::State;
+
+constexpr std::size_t kMost = 1000;
+
+// Fed byte by byte and all at once, an answer must read the same.
+void expect_answer(std::string_view bytes, int status, const std::string& body, bool reusable) {
+  HttpReader whole(kMost);
+  ASSERT_EQ(whole.feed(bytes), State::kDone) << bytes;
+  HttpReader slow(kMost);
+  for (std::size_t i = 0; i + 1 < bytes.size(); ++i) {
+    ASSERT_EQ(slow.feed(bytes.substr(i, 1)), State::kMore) << bytes.substr(0, i + 1);
+  }
+  ASSERT_EQ(slow.feed(bytes.substr(bytes.size() - 1)), State::kDone) << bytes;
+  for (HttpReader* reader : {&whole, &slow}) {
+    EXPECT_EQ(reader->status(), status);
+    EXPECT_EQ(reader->body(), body);
+    EXPECT_EQ(reader->reusable(), reusable);
+  }
+}
+
+TEST(HttpReader, ReadsABodyOfAKnownLength) {
+  expect_answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, "hello", true);
+  expect_answer("HTTP/1.1 404 Not Found\r\ncontent-length:0\r\nConnection: close\r\n\r\n", 404, "", false);
+  expect_answer("HTTP/1.1 204 No Content\r\n\r\n", 204, "", true);
+}
+
+TEST(HttpReader, KeepsTheHeadForWhoWantsAField) {
+  HttpReader reader(kMost);
+  ASSERT_EQ(reader.feed("HTTP/1.1 200 OK\r\nX-Other: a: b\r\nx-next-cursor:  17-4 \r\nContent-Length: 0\r\n\r\n"),
+            State::kDone);
+  EXPECT_EQ(header_of(reader.head(), "X-Next-Cursor"), "17-4");
+  EXPECT_EQ(header_of(reader.head(), "X-Other"), "a: b");
+  EXPECT_EQ(header_of(reader.head(), "X-Next"), "");
+  EXPECT_EQ(header_of("", "X"), "");
+}
+
+TEST(HttpReader, ReadsChunks) {
+  expect_answer(
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=1\r\nhello\r\nA\r\n0123456789\r\n0\r\nTrailer: "
+      "x\r\n\r\n",
+      200, "hello0123456789", true);
+}
+
+TEST(HttpReader, PassesOverWhatComesBeforeTheAnswer) {
+  expect_answer("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "ok", true);
+}
+
+TEST(HttpReader, AnAnswerWithoutALengthEndsWithTheConnection) {
+  HttpReader reader(kMost);
+  EXPECT_EQ(reader.feed("HTTP/1.0 200 OK\r\n\r\nall of"), State::kMore);
+  EXPECT_EQ(reader.feed(" it"), State::kMore);
+  EXPECT_EQ(reader.end(), State::kDone);
+  EXPECT_EQ(reader.body(), "all of it");
+  EXPECT_FALSE(reader.reusable());
+}
+
+TEST(HttpReader, WhatIsCutOffOrNoHttpIsBroken) {
+  HttpReader cut(kMost);
+  EXPECT_EQ(cut.feed("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"), State::kMore);
+  EXPECT_EQ(cut.end(), State::kBroken);
+  for (const char* bytes :
+       {"SSH-2.0-x\r\n\r\n", "HTTP/2 200\r\n\r\n", "HTTP/1.1 abc\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n"}) {
+    HttpReader reader(kMost);
+    EXPECT_EQ(reader.feed(bytes), State::kBroken) << bytes;
+  }
+}
+
+TEST(HttpReader, KeepsToItsBounds) {
+  HttpReader body(kMost);
+  EXPECT_EQ(body.feed("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + std::string(1500, 'x')), State::kTooLong);
+  HttpReader head(kMost);
+  EXPECT_EQ(head.feed("HTTP/1.1 200 OK\r\nX: " + std::string(HttpReader::kMostHead, 'x')), State::kBroken);
+}
+
+}  // namespace
+}  // namespace headgate::cli
