@@ -31,6 +31,16 @@ TEST(HttpReader, ReadsABodyOfAKnownLength) {
   expect_answer("HTTP/1.1 204 No Content\r\n\r\n", 204, "", true);
 }
 
+TEST(HttpReader, KeepsTheHeadForWhoWantsAField) {
+  HttpReader reader(kMost);
+  ASSERT_EQ(reader.feed("HTTP/1.1 200 OK\r\nX-Other: a: b\r\nx-next-cursor:  17-4 \r\nContent-Length: 0\r\n\r\n"),
+            State::kDone);
+  EXPECT_EQ(header_of(reader.head(), "X-Next-Cursor"), "17-4");
+  EXPECT_EQ(header_of(reader.head(), "X-Other"), "a: b");
+  EXPECT_EQ(header_of(reader.head(), "X-Next"), "");
+  EXPECT_EQ(header_of("", "X"), "");
+}
+
 TEST(HttpReader, ReadsChunks) {
   expect_answer(
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=1\r\nhello\r\nA\r\n0123456789\r\n0\r\nTrailer: "

@@ -47,7 +47,7 @@ TEST(QuotaTune, RoundsUpToWhatIsEasyToSay) {
                                                             {1000, 1000},
                                                             {1001, 1100},
                                                             {12345, 13000},
-                                                            {100 * 1.2, 120},
+                                                            {100 * 1.1, 110},
                                                             {1e15, 1'000'000'000'000}};
   for (const auto& [value, rounded] : pairs) EXPECT_EQ(round_up_nicely(value), rounded) << value;
   EXPECT_EQ(round_up_nicely(std::numeric_limits<double>::quiet_NaN()), 0U);

@@ -117,7 +117,7 @@ TEST(QuotaDays, SinceIsASpanADayOrAnInstantInThePast) {
   EXPECT_EQ(*parse_since("7d", now), now - 24h * 7);
   EXPECT_EQ(*parse_since("2024-01-01", now), parse_day("2024-01-01")->time_since_epoch());
   EXPECT_EQ(*parse_since("2024-01-01T01:00:00Z", now), parse_day("2024-01-01")->time_since_epoch() + 1h);
-  for (const char* text : {"", "0s", "-1d", "2999-01-01", "2024-02-30", "99999d", "soon"}) {
+  for (const char* text : {"", "0s", "-1d", "2100-01-01", "2024-02-30", "99999d", "soon"}) {
     EXPECT_FALSE(parse_since(text, now)) << text;
   }
 }
