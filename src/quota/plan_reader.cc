@@ -21,6 +21,14 @@ using Json = nlohmann::json;
 constexpr std::size_t kShownOfValue = 60;
 constexpr std::size_t kDeepestPlan = 4;  // the document, its types, one of them; and what stands there by mistake
 
+// On one line, whatever came.
+std::string shown(const Json& value) {
+  return base::shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace), kShownOfValue);
+}
+std::string shown_name(std::string_view name) {
+  return Json(base::shortened(name, kShownOfValue)).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 class PlanReader {
  public:
   [[nodiscard]] bool failed() const noexcept { return count_ > 0; }
@@ -34,8 +42,7 @@ class PlanReader {
     message_ += text;
   }
   void wrong(std::string_view path, std::string_view must, const Json& got) {
-    const std::string text = got.dump(-1, ' ', false, Json::error_handler_t::replace);
-    problem(fmt::format("{} must be {}, got {}", path, must, base::shortened(text, kShownOfValue)));
+    problem(fmt::format("{} must be {}, got {}", path, must, shown(got)));
   }
 
   // An empty object: there was none, and why has been told.
@@ -77,7 +84,7 @@ Json PlanReader::document(std::string_view text, std::string_view what) {
       if (open.back().second.insert(open.back().first).second) return true;
       std::string path;
       for (const auto& [field, all] : open) path += (path.empty() ? "" : ".") + field;
-      problem(fmt::format("{} must be given once, is given twice", base::shortened(path, 2 * kShownOfValue)));
+      problem(fmt::format("the field {} must be given once, is given twice", shown_name(path)));
     }
     return !deep;
   };
@@ -96,8 +103,7 @@ Json PlanReader::document(std::string_view text, std::string_view what) {
 void PlanReader::known(const Json& object, std::string_view where, std::span<const std::string> names) {
   for (const auto& [field, value] : object.items()) {
     if (std::find(names.begin(), names.end(), field) != names.end()) continue;
-    problem(fmt::format("there is no field \"{}\" {}{}", base::shortened(field, kShownOfValue), where,
-                        base::did_you_mean(field, names)));
+    problem(fmt::format("there is no field {} {}{}", shown_name(field), where, base::did_you_mean(field, names)));
   }
 }
 
@@ -136,8 +142,7 @@ void PlanReader::mode(const Json& value, Mode& out) {
     return;
   }
   const std::vector<std::string> names{"enforce", "monitor", "off"};
-  problem(fmt::format("mode must be \"enforce\", \"monitor\" or \"off\", got {}{}",
-                      base::shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace), kShownOfValue),
+  problem(fmt::format("mode must be \"enforce\", \"monitor\" or \"off\", got {}{}", shown(value),
                       base::did_you_mean(text, names)));
 }
 
