@@ -161,7 +161,9 @@ void PlanReader::timezone(const Json& value, std::string& out) {
 constexpr std::string_view kMustBeTypes = "an object of types, such as {\"shell\": {\"daily\": 500}}";
 constexpr std::string_view kMustBeType = "an object such as {\"daily\": 500}, or null";
 
-std::string path_of(std::string_view type, std::string_view field) { return fmt::format("types.{}.{}", type, field); }
+std::string field_path(std::string_view type, std::string_view field) {
+  return fmt::format("types.{}.{}", type, field);
+}
 
 void read_plan_type(PlanReader& reader, std::string_view name, const Json& json, TypeRule& out) {
   static const std::vector<std::string> kFields{"daily",   "weekly",        "monthly",
@@ -170,13 +172,13 @@ void read_plan_type(PlanReader& reader, std::string_view name, const Json& json,
   // Null stands for no limit, so what is wrong is no limit, too; but then nothing of it is kept.
   const auto read = [&](std::string_view field, Amount& amount) {
     const auto at = json.find(field);
-    if (at != json.end()) amount = reader.amount(path_of(name, field), *at).value_or(Amount{});
+    if (at != json.end()) amount = reader.amount(field_path(name, field), *at).value_or(Amount{});
   };
   for (std::size_t i = 0; i < kPeriods.size(); ++i) read(kPeriodNames[i], out.limits[i]);
   read("session", out.session);
   const auto estimate = [&](std::string_view field, double& number) {
     const auto at = json.find(field);
-    if (at != json.end()) reader.number(path_of(name, field), *at, 0, kMostEstimate, number);
+    if (at != json.end()) reader.number(field_path(name, field), *at, 0, kMostEstimate, number);
   };
   estimate("estimated_cpu", out.estimated_cpu);
   estimate("estimated_mem", out.estimated_mem);
@@ -209,7 +211,7 @@ void read_change(PlanReader& reader, std::string_view name, const Json& json, Ty
   reader.known(json, fmt::format("in types.{} of a rule", name), kFields);
   const auto read = [&](std::string_view field, std::optional<Amount>& amount) {
     const auto at = json.find(field);
-    if (at != json.end()) amount = reader.amount(path_of(name, field), *at);
+    if (at != json.end()) amount = reader.amount(field_path(name, field), *at);
   };
   for (std::size_t i = 0; i < kPeriods.size(); ++i) read(kPeriodNames[i], out.limits[i]);
   read("session", out.session);
