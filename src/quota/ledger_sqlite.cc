@@ -214,7 +214,7 @@ Result<void> SqliteLedger::prepare() {
   if (auto migrated = migrate(file_, path_); !migrated) return migrated;
   // A commit is on disk when it returns. Pages go to the file itself only now and then, many at once.
   file_.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF");
-  file_.exec("PRAGMA wal_autocheckpoint = 16384; PRAGMA journal_size_limit = 134217728; PRAGMA cache_size = -65536");
+  file_.exec("PRAGMA wal_autocheckpoint = 32768; PRAGMA journal_size_limit = 134217728; PRAGMA cache_size = -65536");
   std::error_code ignored;
   if (std::filesystem::file_size(path_, ignored) <= kCheckedBytes) {
     const std::string state = file_.execAndGet("PRAGMA quick_check(1)").getString();
