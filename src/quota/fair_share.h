@@ -6,11 +6,11 @@
 // that ends first is next. A value, and copies tell what would come; O(log n) for each call.
 #pragma once
 
+#include <absl/container/btree_set.h>
 #include <absl/container/flat_hash_map.h>
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <tuple>
 
 namespace headgate::quota {
@@ -48,8 +48,8 @@ class FairShare {
   void settle();
 
   absl::flat_hash_map<Flow, Turn> turns_;
-  std::set<std::tuple<double, std::uint64_t, Flow>> ready_;  // have begun, by their end
-  std::set<std::tuple<double, std::uint64_t, Flow>> later_;  // may not have begun, by their start
+  absl::btree_set<std::tuple<double, std::uint64_t, Flow>> ready_;  // have begun, by their end
+  absl::btree_set<std::tuple<double, std::uint64_t, Flow>> later_;  // may not have begun, by their start
   double clock_ = 0;
   double weight_ = 0;
 };

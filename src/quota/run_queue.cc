@@ -132,7 +132,7 @@ void RunQueue::wait(Arrival arrival, Nanos now) {
   Line& line = at->second;
   if (fresh) {
     line.flow = sequence;
-    level.users[line.flow] = &at->first;
+    level.flows[line.flow] = &*at;
     const auto owed = level.owed.find(arrival.user);
     double not_before = 0;
     if (owed != level.owed.end()) {
@@ -155,8 +155,7 @@ void RunQueue::wait(Arrival arrival, Nanos now) {
 Arrival RunQueue::start_next(Nanos now) {
   const auto level = levels_.begin();
   const FairShare::Flow flow = level->second.share.next();
-  const std::string user = *level->second.users.at(flow);
-  const Line& line = level->second.lines.at(user);
+  const auto& [user, line] = *level->second.flows.at(flow);
   const Sequence first = *line.waiting.begin();
   std::optional<Sequence> second;
   if (line.waiting.size() > 1) second = *std::next(line.waiting.begin());
@@ -195,7 +194,7 @@ Arrival RunQueue::take(Sequence sequence, Levels::iterator level) {
   const auto line = level->second.lines.find(arrival.user);
   line->second.waiting.erase(sequence);
   if (line->second.waiting.empty()) {
-    level->second.users.erase(line->second.flow);
+    level->second.flows.erase(line->second.flow);
     level->second.lines.erase(line);
   }
   if (--level->second.waiting == 0) levels_.erase(level);
@@ -231,21 +230,22 @@ std::optional<Nanos> RunQueue::estimate_of(std::size_t position, double factor, 
 std::vector<RunQueue::Waiting> RunQueue::waiting(double factor, Nanos now, std::size_t limit,
                                                  std::string_view user) const {
   std::vector<Waiting> list;
+  if (user.empty()) list.reserve(std::min(limit, waiters_.size()));
   std::size_t position = 0;
   for (const auto& [priority, level] : levels_) {
     FairShare share = level.share;
     std::unordered_map<FairShare::Flow, std::set<Sequence>::const_iterator> heads;
-    for (const auto& [name, line] : level.lines) heads[line.flow] = line.waiting.begin();
+    for (const auto& [flow, own] : level.flows) heads[flow] = own->second.waiting.begin();
     while (!share.empty() && list.size() < limit) {
       const FairShare::Flow flow = share.next();
-      const std::string& name = *level.users.at(flow);
+      const auto& [name, line] = *level.flows.at(flow);
       auto& head = heads.at(flow);
       const Waiter& waiter = waiters_.at(*head);
       ++position;
       if (user.empty() || user == name) {
         list.push_back({waiter.arrival, position, now - waiter.since, estimate_of(position, factor, now)});
       }
-      const bool more = ++head != level.lines.at(name).waiting.end();
+      const bool more = ++head != line.waiting.end();
       (void)share.served(flow, more ? std::optional(*head) : std::nullopt);
     }
   }

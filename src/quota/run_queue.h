@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/by_text.h"
 #include "headgate/clock.h"
 #include "quota/fair_share.h"
 
@@ -87,12 +88,6 @@ class RunQueue {
                                               Nanos now) const;
 
  private:
-  struct TextHash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
-  };
-  template <class T>
-  using ByText = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
   using Sequence = std::uint64_t;  // in which all came
   struct Waiter {
     Arrival arrival;
@@ -115,10 +110,10 @@ class RunQueue {
   // One priority, while somebody waits at it.
   struct Level {
     FairShare share;
-    ByText<Line> lines;  // by user
-    std::unordered_map<FairShare::Flow, const std::string*> users;
+    base::ByText<Line> lines;  // by user
+    std::unordered_map<FairShare::Flow, const base::ByText<Line>::value_type*> flows;
     // Users that wait no longer, and when their next turn may begin: who comes back at once is no newcomer.
-    ByText<double> owed;
+    base::ByText<double> owed;
     std::set<std::pair<double, std::string>> owed_order;
     std::size_t waiting = 0;
   };
@@ -140,10 +135,10 @@ class RunQueue {
 
   const RunQueueOptions options_;
   Sequence last_ = 0;
-  ByText<Place> ids_;
+  base::ByText<Place> ids_;
   std::unordered_map<Sequence, Waiter> waiters_;
   std::set<std::pair<Nanos, Sequence>> deadlines_;  // of those that wait
-  ByText<std::size_t> waiting_of_;                  // by user
+  base::ByText<std::size_t> waiting_of_;            // by user
   Levels levels_;
   std::map<Sequence, Run> runs_;
   std::set<std::pair<Nanos, Sequence>> expiries_;  // of runs

@@ -1,13 +1,14 @@
 // Watches commands for what a person should hear of: a quota nearly used up, commands throttled for long, spikes,
 // commands that run for long, commands that fail.
 //
-// Safe for concurrent use; a lock for a moment. Each alert is told once per crossing or once per cool-down, not once
-// per command. Users beyond the bound are not watched for spikes, longest quiet forgotten first.
+// Safe for concurrent use; a lock for a moment, and no allocation but for users it has not seen and what it tells. Each
+// alert is told once per crossing or once per cool-down, not once per command. Of users beyond the bound those that
+// were quiet for longest are forgotten: what was told of them may be told again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,8 @@ struct WatchOptions {
   double throttled_share = 0.5;  // of commands within `throttled_over`, if there were enough
   Nanos throttled_over{std::chrono::minutes{5}};
   std::size_t throttled_least = 20;
-  double spike_factor = 4;       // times the user's usual rate (its mean over the hour before)
+  // Times the user's usual rate: its mean over the last hour or so. Nothing is usual before ten minutes have passed.
+  double spike_factor = 4;
   std::size_t spike_least = 30;  // commands in a minute
   Nanos long_run{std::chrono::minutes{5}};
   Nanos cool_down{std::chrono::minutes{15}};  // of one kind, for one user
@@ -67,8 +69,9 @@ class Watch {
 };
 
 // One line for the user, or none: what is nearly used up ("Only 9 shell commands left today"), and at what pace
-// commands run ("Throttled: the system is busy, running at 60 % speed"). `remaining` by kPeriods; Amount::kUnlimited:
-// no limit.
+// commands run ("Throttled: the system is busy, running at 60 % speed"). Few are at most 10, or 5 % of the limit if
+// that is more, but never over half of it; of several periods the one with the least left is named. `remaining` by
+// kPeriods; Amount::kUnlimited: no limit.
 [[nodiscard]] std::string warning_text(std::string_view type, const std::array<Amount, 3>& remaining,
                                        const std::array<Amount, 3>& limits, double factor);
 
