@@ -57,11 +57,12 @@ std::optional<Ledger::Position> position_of(std::string_view cursor) {
   return Ledger::Position{std::chrono::milliseconds{at}, id};
 }
 
-// Runs the work on the thread for such; the handler gives the handoff afterwards.
-void in_background(Call& call, std::function<void(Handoff&)> work) {
+// Runs the work on the thread for such, with everything in the ledger that was answered before.
+void in_background(Call& call, Quotas& quotas, std::function<void(Handoff&)> work) {
   auto handoff = std::make_shared<Handoff>(call);
-  const bool taken = call.context.background->run([handoff, work = std::move(work)] {
+  const bool taken = call.context.background->run([handoff, &quotas, work = std::move(work)] {
     try {
+      (void)quotas.ledger().flush();  // if it fails, what is there is told
       work(*handoff);
     } catch (const std::exception& error) {
       handoff->fail(500, "internal", error.what());
@@ -173,7 +174,7 @@ void get_executions(Call& call) {
     return call.fail(400, "invalid_request", "format must be json or csv, got \"" + base::shortened(format, 60) + '"');
   }
   const bool csv = format == "csv" || (format.empty() && call.request.header("accept").starts_with("text/csv"));
-  in_background(call, [quotas, query, csv](Handoff& handoff) {
+  in_background(call, *quotas, [quotas, query, csv](Handoff& handoff) {
     const Result<std::vector<Execution>> found = quotas->ledger().executions(query);
     if (!found) return fail_read(handoff, found.error());
     const std::string next = found->size() == query.limit ? cursor_of(found->back()) : std::string();
@@ -196,7 +197,7 @@ void get_usage(Call& call) {
   const auto limit = query_number(call, "limit", 10'000, {1, kMostRows});
   if (!limit) return;
   query->limit = static_cast<std::size_t>(*limit);
-  in_background(call, [quotas, query = *query](Handoff& handoff) {
+  in_background(call, *quotas, [quotas, query = *query](Handoff& handoff) {
     const Result<std::vector<quota::UsageRow>> rows = quotas->ledger().usage(query);
     if (!rows) return fail_read(handoff, rows.error());
     Json usage = Json::array();
@@ -229,52 +230,53 @@ void get_quota_report(Call& call) {
   if (!query) return;
   const auto limit = query_number(call, "limit", 100, {1, kMostRows});
   if (!limit) return;
-  in_background(call, [quotas, query = *query, wall, limit = static_cast<std::size_t>(*limit)](Handoff& handoff) {
-    const Result<std::vector<quota::UsageRow>> rows = quotas->ledger().usage(query);
-    if (!rows) return fail_read(handoff, rows.error());
-    struct Sum {
-      quota::Usage usage;
-      std::int64_t days = 0;
-      Nanos worst{0};
-      std::int64_t most = -1;
-    };
-    std::map<std::pair<std::string, std::string>, Sum> sums;
-    for (const auto& [key, used] : *rows) {
-      Sum& sum = sums[{key.user, key.type}];
-      sum.usage += used;
-      ++sum.days;
-      if (used.commands <= sum.most) continue;
-      sum.most = used.commands;
-      sum.worst = key.day;
-    }
-    using Entry = std::pair<const std::pair<std::string, std::string>, Sum>;
-    std::vector<const Entry*> worst;
-    for (const Entry& entry : sums) worst.push_back(&entry);
-    const auto refused = [](const Entry* entry) {
-      return entry->second.usage.refused + entry->second.usage.would_refuse;
-    };
-    std::stable_sort(worst.begin(), worst.end(), [&](const Entry* a, const Entry* b) {
-      return std::pair(refused(a), a->second.usage.commands) > std::pair(refused(b), b->second.usage.commands);
-    });
-    if (worst.size() > limit) worst.resize(limit);
-    Json users = Json::array();
-    for (const Entry* entry : worst) {
-      const Sum& sum = entry->second;
-      users.push_back({{"user_id", entry->first.first},
-                       {"command_type", entry->first.second},
-                       {"commands", sum.usage.commands},
-                       {"refused", sum.usage.refused},
-                       {"would_refuse", sum.usage.would_refuse},
-                       {"throttled", sum.usage.throttled},
-                       {"days", sum.days},
-                       {"worst_day",
-                        {{"day", quotas->local_date(entry->first.first, entry->first.second, sum.worst)},
-                         {"commands", sum.most}}}});
-    }
-    handoff.send(Json{{"since", millis(query.since)},
-                      {"until", query.until == kMaxTime ? Json(millis(wall)) : Json(millis(query.until))},
-                      {"users", std::move(users)}});
-  });
+  in_background(
+      call, *quotas, [quotas, query = *query, wall, limit = static_cast<std::size_t>(*limit)](Handoff& handoff) {
+        const Result<std::vector<quota::UsageRow>> rows = quotas->ledger().usage(query);
+        if (!rows) return fail_read(handoff, rows.error());
+        struct Sum {
+          quota::Usage usage;
+          std::int64_t days = 0;
+          Nanos worst{0};
+          std::int64_t most = -1;
+        };
+        std::map<std::pair<std::string, std::string>, Sum> sums;
+        for (const auto& [key, used] : *rows) {
+          Sum& sum = sums[{key.user, key.type}];
+          sum.usage += used;
+          ++sum.days;
+          if (used.commands <= sum.most) continue;
+          sum.most = used.commands;
+          sum.worst = key.day;
+        }
+        using Entry = std::pair<const std::pair<std::string, std::string>, Sum>;
+        std::vector<const Entry*> worst;
+        for (const Entry& entry : sums) worst.push_back(&entry);
+        const auto refused = [](const Entry* entry) {
+          return entry->second.usage.refused + entry->second.usage.would_refuse;
+        };
+        std::stable_sort(worst.begin(), worst.end(), [&](const Entry* a, const Entry* b) {
+          return std::pair(refused(a), a->second.usage.commands) > std::pair(refused(b), b->second.usage.commands);
+        });
+        if (worst.size() > limit) worst.resize(limit);
+        Json users = Json::array();
+        for (const Entry* entry : worst) {
+          const Sum& sum = entry->second;
+          users.push_back({{"user_id", entry->first.first},
+                           {"command_type", entry->first.second},
+                           {"commands", sum.usage.commands},
+                           {"refused", sum.usage.refused},
+                           {"would_refuse", sum.usage.would_refuse},
+                           {"throttled", sum.usage.throttled},
+                           {"days", sum.days},
+                           {"worst_day",
+                            {{"day", quotas->local_date(entry->first.first, entry->first.second, sum.worst)},
+                             {"commands", sum.most}}}});
+        }
+        handoff.send(Json{{"since", millis(query.since)},
+                          {"until", query.until == kMaxTime ? Json(millis(wall)) : Json(millis(query.until))},
+                          {"users", std::move(users)}});
+      });
 }
 
 }  // namespace headgate::api

@@ -98,7 +98,7 @@ struct Client::Impl {
   std::string token;
   std::string ca_file;
   std::string received;
-  std::string head;  // of the last answer over `plain`
+  std::string head;  // of the last answer that did not come by libcurl
   Nanos within = kAnswerWithin;
   std::vector<int> watched;
   std::function<bool()> ready;

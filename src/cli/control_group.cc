@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -49,6 +50,19 @@ bool has_word(std::string_view text, std::string_view wanted) {
   return false;
 }
 
+// Whether a process may go in depends on the groups above both: it is found out by one that does nothing else.
+int error_of_entering(int door) {
+  volatile int error = 0;
+  const pid_t pid = ::vfork();
+  if (pid == 0) {
+    if (::write(door, "0", 1) != 1) error = errno;
+    ::_exit(0);
+  }
+  if (pid < 0) return errno;
+  ::waitpid(pid, nullptr, 0);
+  return error;
+}
+
 }  // namespace
 
 std::string own_control_group(std::string_view cgroup, std::string_view mountinfo) {
@@ -86,12 +100,17 @@ Result<ControlGroup> ControlGroup::make(const std::string& parent, const std::st
     return Error{ErrorCode::kNotFound, fmt::format("{} does not hand the cpu controller down", where)};
   }
   const std::string folder = where + "/" + name;
+  ::rmdir(folder.c_str());  // left by one of the same name that was killed
   if (::mkdir(folder.c_str(), 0755) != 0) return no_group(fmt::format("{} cannot be made", folder));
   Result<ControlGroup> group = open(folder);
-  if (group) {
-    group->made_ = true;
-  } else {
+  if (!group) {
     ::rmdir(folder.c_str());
+    return group;
+  }
+  group->made_ = true;
+  if (const int error = error_of_entering(group->door())) {
+    errno = error;
+    return no_group(fmt::format("{} cannot be entered", folder));
   }
   return group;
 }

@@ -36,6 +36,18 @@ Error no_answer(std::string message) { return {ErrorCode::kIo, std::move(message
 
 }  // namespace
 
+std::string header_of(std::string_view head, std::string_view name) {
+  while (!head.empty()) {
+    const std::string_view field = head.substr(0, head.find("\r\n"));
+    const std::size_t colon = field.find(':');
+    if (colon != std::string_view::npos && same_word(field.substr(0, colon), name)) {
+      return std::string(base::trimmed(field.substr(colon + 1)));
+    }
+    head.remove_prefix(std::min(field.size() + 2, head.size()));
+  }
+  return {};
+}
+
 HttpReader::State HttpReader::feed(std::string_view bytes) {
   begun_ = begun_ || !bytes.empty();
   in_.append(bytes);
@@ -108,18 +120,6 @@ HttpReader::State HttpReader::step() {
       return State::kDone;
   }
   return State::kBroken;
-}
-
-std::string header_of(std::string_view head, std::string_view name) {
-  while (!head.empty()) {
-    const std::string_view field = head.substr(0, head.find("\r\n"));
-    head.remove_prefix(std::min(field.size() + 2, head.size()));
-    const std::size_t colon = field.find(':');
-    if (colon != std::string_view::npos && same_word(field.substr(0, colon), name)) {
-      return std::string(base::trimmed(field.substr(colon + 1)));
-    }
-  }
-  return {};
 }
 
 bool HttpReader::read_head(std::string_view head) {
@@ -293,7 +293,7 @@ Result<PlainHttp::Answer> PlainHttp::call(const HttpRequest& request, const Boun
     return no_answer(reader.begun() ? fmt::format("cannot reach {}: what it answered is not HTTP, or not whole", url_)
                                     : fmt::format("{} closed the connection without an answer", url_));
   }
-  return Answer{reader.status(), std::move(reader.body()), reader.head()};
+  return Answer{reader.status(), std::move(reader.body()), std::move(reader.head())};
 }
 
 }  // namespace headgate::cli

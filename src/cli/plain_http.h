@@ -29,8 +29,7 @@ class HttpReader {
 
   [[nodiscard]] int status() const noexcept { return status_; }
   [[nodiscard]] std::string& body() noexcept { return body_; }
-  // The status line and the headers.
-  [[nodiscard]] const std::string& head() const noexcept { return head_; }
+  [[nodiscard]] std::string& head() noexcept { return head_; }  // for header_of
   // Whether the connection can carry another call.
   [[nodiscard]] bool reusable() const noexcept { return reusable_; }
   [[nodiscard]] bool begun() const noexcept { return begun_; }
@@ -42,8 +41,8 @@ class HttpReader {
   [[nodiscard]] State take_body();
 
   std::size_t most_body_;
-  std::string head_;
   std::string in_;
+  std::string head_;
   std::string body_;
   Part part_ = Part::kHead;
   std::uint64_t left_ = 0;
@@ -52,7 +51,7 @@ class HttpReader {
   bool begun_ = false;
 };
 
-// Of a header of that head, whatever its case; empty: there is none.
+// The first field of that name in the head of an answer; empty if there is none.
 [[nodiscard]] std::string header_of(std::string_view head, std::string_view name);
 
 struct HttpRequest {

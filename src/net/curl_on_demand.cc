@@ -67,6 +67,11 @@ CURLcode curl_easy_getinfo(CURL* curl, CURLINFO info, ...) {
   va_end(arguments);
   return call(curl, info, into);
 }
+CURLHcode curl_easy_header(CURL* curl, const char* name, size_t index, unsigned origin, int request,
+                           curl_header** found) {
+  HEADGATE_CURL(curl_easy_header);
+  return call(curl, name, index, origin, request, found);
+}
 CURLM* curl_multi_init(void) {
   HEADGATE_CURL(curl_multi_init);
   return call();

@@ -18,8 +18,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Nanos kReadPatience = 30s;
-// A batch of entries that nobody waits for may take its time.
-constexpr Nanos kAsyncPatience = 10s;
+// A batch of entries that nobody waits for may take so many times as long.
+constexpr int kAsyncPatience = 5;
 
 // One batch is one statement, so one round trip, and all or nothing. It does nothing at all if its number has been
 // passed: a server that was lost and comes back may still find it in its socket.
@@ -184,7 +184,8 @@ class PostgresLedger final : public LedgerBackend {
  public:
   PostgresLedger(const PostgresAddress& address, const LedgerOptions& options)
       : name_(random_name()),
-        writer_(address, options.durability == Durability::kSync ? options.patience : kAsyncPatience, prepare_writer),
+        writer_(address, options.durability == Durability::kSync ? options.patience : options.patience * kAsyncPatience,
+                prepare_writer),
         reader_(address, kReadPatience, [](pqxx::connection_base&) {}) {}
 
   // Makes the tables, or brings them up to date.

@@ -107,6 +107,18 @@ std::string hex_of(const SQLite::Column& column) {
   return hex;
 }
 
+// One that has failed counts as running until it is reset, and then nothing can be committed.
+class ResetLater {
+ public:
+  explicit ResetLater(SQLite::Statement& statement) noexcept : statement_(statement) {}
+  ~ResetLater() { statement_.tryReset(); }
+  ResetLater(const ResetLater&) = delete;
+  ResetLater& operator=(const ResetLater&) = delete;
+
+ private:
+  SQLite::Statement& statement_;
+};
+
 void bind_or_null(SQLite::Statement& statement, int place, const std::string& text) {
   if (text.empty()) {
     statement.bind(place);
@@ -231,7 +243,7 @@ std::optional<LedgerBackend::Failure> SqliteLedger::write(const LedgerBatch& bat
 
 void SqliteLedger::insert(const Execution& execution) {
   SQLite::Statement& statement = *insert_execution_;
-  statement.tryReset();
+  const ResetLater reset(statement);
   statement.bindNoCopy(1, execution.user);
   bind_or_null(statement, 2, execution.session);
   statement.bindNoCopy(3, execution.type);
@@ -252,7 +264,7 @@ void SqliteLedger::insert(const Execution& execution) {
 
 void SqliteLedger::add(const UsageKey& key, const Usage& usage) {
   SQLite::Statement& statement = *add_usage_;
-  statement.tryReset();
+  const ResetLater reset(statement);
   statement.bindNoCopy(1, key.user);
   statement.bindNoCopy(2, key.type);
   statement.bind(3, to_ms(key.day));
@@ -267,7 +279,7 @@ void SqliteLedger::add(const UsageKey& key, const Usage& usage) {
 }
 
 std::size_t SqliteLedger::remove(SQLite::Statement& statement, Nanos before, std::size_t rows) {
-  statement.tryReset();
+  const ResetLater reset(statement);
   statement.bind(1, to_ms_up(before));
   statement.bind(2, static_cast<std::int64_t>(rows));
   return static_cast<std::size_t>(statement.exec());

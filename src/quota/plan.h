@@ -89,7 +89,7 @@ struct UserRule {
 // "types.shell.daily must be a whole number from 0 to 1000000000000, "unlimited" or null, got -1".
 [[nodiscard]] std::string to_json(const Plan& plan);
 [[nodiscard]] std::string to_json(const UserRule& rule);
-inline constexpr std::size_t kMostJsonBytes = 256 * 1024;  // of a plan or a rule
+inline constexpr std::size_t kMostJsonBytes = std::size_t{256} * 1024;  // of a plan or a rule
 // The fields that are named go over those of `base`; types that are named replace the numbers they name. A type that
 // `base` does not have begins as its kOther, which it has counted as so far.
 [[nodiscard]] Result<Plan> plan_of(std::string_view json, const Plan& base);

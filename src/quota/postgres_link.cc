@@ -71,8 +71,8 @@ PostgresLink::PostgresLink(PostgresAddress address, Nanos patience, Prepare prep
 
 void PostgresLink::connect() {
   connection_ = std::make_unique<pqxx::connection>(address_.conninfo);
+  quiet_ = std::make_unique<pqxx::quiet_errorhandler>(*connection_);
   const SocketWatch::Guard guard(watch_, connection_->sock(), patience_);
-  const pqxx::quiet_errorhandler quiet(*connection_);
   pqxx::nontransaction work(*connection_);
   // What we have given up on must end at the server too. A server whose commits are not on disk would break our word.
   const auto patience_ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience_).count();
@@ -90,7 +90,6 @@ std::optional<PostgresLink::Failure> PostgresLink::run(const std::function<void(
     // libpqxx would connect again by itself, but without our settings.
     if (connection_ == nullptr || !connection_->is_open()) connect();
     const SocketWatch::Guard guard(watch_, connection_->sock(), patience_);
-    const pqxx::quiet_errorhandler quiet(*connection_);
     sent = true;
     work(*connection_);
     return std::nullopt;

@@ -46,6 +46,7 @@ class PostgresLink {
   const Nanos patience_;
   const Prepare prepare_;
   SocketWatch watch_;
+  std::unique_ptr<pqxx::quiet_errorhandler> quiet_;  // outlives the connection, which has things to say as it closes
   std::unique_ptr<pqxx::connection> connection_;
 };
 

@@ -37,10 +37,8 @@ DENIED = {**ALLOWED, "allowed": False, "action": "block", "policy_id": "ui-compo
 
 
 class FakeHttp:
-    """Answers (method, path) with (status, JSON), or what a function of the body makes.
-
-    A path without a query stands for any query. Managing needs the token.
-    """
+    """Answers (method, path) with (status, JSON, header...), or what a function of the body makes; a path without a
+    query stands for any query. Managing needs the token."""
 
     def __init__(self, tls=None):
         self.requests = []  # (method, path, headers, body as JSON or None)

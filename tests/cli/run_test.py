@@ -24,7 +24,6 @@ from fake_server import TOKEN, FakeHttp, environment  # noqa: E402
 BINARY = ""
 PATIENCE = 30
 CHECK, RECORD = ("POST", "/api/quotas/check"), ("POST", "/api/quotas/executions")
-WAIT_FOR_END = "import time\ntime.sleep(600)"
 STEERING = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
@@ -366,15 +365,15 @@ class Measuring(RunCase):
 class Pacing(RunCase):
     def test_a_busy_command_gets_its_share_of_the_cpu(self):
         self.decide(throttle_factor=0.3)
-        busy = "import time\nwhile time.process_time() < 0.4: pass"
+        busy = "import time\nwhile time.process_time() < 0.15: pass"
         self.assertEqual(self.run_it(sys.executable, "-c", busy).returncode, 0)
         record = self.recorded()
         self.assertLess(record["cpu_usage_percent"], 60)
-        self.assertGreater(record["cpu_usage_percent"] * record["duration_ms"], 0.35 * 100_000)
+        self.assertGreater(record["cpu_usage_percent"] * record["duration_ms"], 0.13 * 100_000)
 
     def test_processes_below_the_command_are_slowed_too(self):
         self.decide(throttle_factor=0.3)
-        busy = "import time\nwhile time.process_time() < 0.4: pass"
+        busy = "import time\nwhile time.process_time() < 0.15: pass"
         self.assertEqual(self.run_it("sh", "-c", f"'{sys.executable}' -c '{busy}' & wait").returncode, 0)
         self.assertLess(self.recorded()["cpu_usage_percent"], 60)
 
@@ -384,7 +383,7 @@ class Pacing(RunCase):
             self.assertEqual(int(self.run_it("nice").stdout), os.nice(0) + more)
 
     def test_nothing_stays_stopped_after_the_command(self):
-        self.decide(throttle_factor=0.02)
+        self.decide(throttle_factor=0.1)
         with tempfile.TemporaryDirectory() as here:
             done = self.run_it("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $! >pid; sleep 0.3", cwd=here)
             self.assertEqual(done.returncode, 0)
@@ -393,9 +392,9 @@ class Pacing(RunCase):
             self.assertEqual(stat_of(left)[0], "S")
 
     def test_nothing_stays_stopped_if_we_are_killed(self):
-        self.decide(throttle_factor=0.02)
+        self.decide(throttle_factor=0.1)
         for _ in range(5):
-            process = self.start("sh", "-c", f"'{sys.executable}' -c '{WAIT_FOR_END}' & echo $! $$; wait")
+            process = self.start("sh", "-c", "sleep 600 & echo $! $$; wait")
             pids = [int(pid) for pid in process.stdout.readline().split()]
             for pid in pids:
                 self.addCleanup(lambda pid=pid: is_there(pid) and os.kill(pid, signal.SIGKILL))
@@ -405,7 +404,7 @@ class Pacing(RunCase):
             wait_until(lambda: all(stat_of(pid)[0] != "T" for pid in pids), "both go on")
 
     def test_without_its_watchdog_nothing_is_stopped_any_more(self):
-        self.decide(throttle_factor=0.02)
+        self.decide(throttle_factor=0.1)
         process = self.start("sh", "-c", "echo $$; exec sleep 600")
         pid = int(process.stdout.readline())
         watchdog = wait_until(lambda: next((int(each.name) for each in pathlib.Path("/proc").glob("[0-9]*")

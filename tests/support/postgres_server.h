@@ -56,6 +56,7 @@ class PostgresServer {
     return url(name);
   }
 
+  // From the test's own thread: it ends with the thread that started it.
   void start() {
     pid_ = spawn({binary("postgres"), "-D", data()});
     if (!eventually([this] { return answers(); }, std::chrono::seconds{30})) {

@@ -78,6 +78,17 @@ TEST(Book, TypeThatOnlyTheRuleNamesIsOneOfItsOwn) {
   EXPECT_EQ(types, (std::vector<std::string_view>{"code", "deploy", "other", "refactor", "review", "shell", "test"}));
 }
 
+TEST(Book, WhatWasFoundOutlivesTheRuleThatNamesItsType) {
+  Book book;
+  const std::string type = "a-type-of-command-whose-name-is-rather-long";
+  ASSERT_TRUE(book.set_rule("ann", rule_with("{\"types\": {\"" + type + "\": {\"daily\": 2}}}")));
+  const auto found = book.find("ann", "", type);
+  ASSERT_TRUE(found);
+  ASSERT_TRUE(book.set_rule("ann", {}));
+  EXPECT_EQ(found->holds_rule.use_count(), 1);
+  EXPECT_EQ(found->type, type);
+}
+
 TEST(Book, RefusesUnknownUsersAndTypesWhenToldTo) {
   Book book({.refuse_unknown_users = true, .refuse_unknown_types = true});
   EXPECT_EQ(message_of(book.find("ann", "", "shell")), "there is no user \"ann\" here; give it a rule first");
