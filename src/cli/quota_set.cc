@@ -174,14 +174,20 @@ Result<ordered_json> body_of(const Options& options, bool of_user) {
   return body;
 }
 
-// "shell daily  as the plan: 500 -> 50", for all that differs. `otherwise`: what holds for fields that are not set.
-std::string changes(const std::string& whose, const QuotaFields& before, const QuotaFields& after,
-                    const QuotaFields& otherwise, const Terminal& terminal) {
+// What holds for fields that are not set: by name, or else this.
+struct Unset {
+  QuotaFields known;
+  const char* otherwise;
+};
+
+// "shell daily  as the plan: 500 -> 50", for all that differs.
+std::string changes(const std::string& whose, const QuotaFields& before, const QuotaFields& after, const Unset& unset,
+                    const Terminal& terminal) {
   Table table({{"FIELD"}, {"BEFORE"}, {""}, {"AFTER"}});
   const auto shown = [&](const std::string* value, const std::string& name) {
     if (value != nullptr) return *value;
-    const std::string* known = find_field(otherwise, name);
-    return known == nullptr ? std::string("as the plan") : *known;
+    const std::string* known = find_field(unset.known, name);
+    return known == nullptr ? std::string(unset.otherwise) : *known;
   };
   const auto add = [&](const std::string& name) {
     const std::string* old = find_field(before, name);
@@ -245,7 +251,8 @@ int set_user(const Options& options) {
   }
   const ordered_json none;
   const QuotaFields new_rule = quota_fields(options.clear ? none : member(*done, "rule"));
-  return write(changes("user " + options.user, old_rule, new_rule, otherwise, options.terminal.terminal()));
+  return write(
+      changes("user " + options.user, old_rule, new_rule, {otherwise, "as the plan"}, options.terminal.terminal()));
 }
 
 int set_plan(const Options& options) {
@@ -274,7 +281,8 @@ int set_plan(const Options& options) {
     for (const auto& [name, value] : *after) table.add({{name, Ink::kBold}, {value}});
     return write(fmt::format("plan {} is new\n", printable(options.plan)) + table.text(terminal, 2));
   }
-  return write(changes("plan " + options.plan, *before, *after, {{"time zone", "the server's"}}, terminal));
+  return write(
+      changes("plan " + options.plan, *before, *after, {{{"time zone", "the server's"}}, "not named"}, terminal));
 }
 
 void add_options(CLI::App& app, Options& options) {
