@@ -28,12 +28,15 @@ Quotas::Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options)
       book_(options_.book),
       watch_(options_.watch),
       queue_(options_.queue),
-      thread_([this] { serve(); }) {}
+      thread_([this] { serve(); }) {
+  service_.clock->subscribe(this);
+}
 
 Quotas::~Quotas() { stop(); }
 
 void Quotas::stop() {
   if (!thread_.joinable()) return;
+  service_.clock->unsubscribe(this);
   {
     const std::lock_guard guard(mutex_);
     ending_ = true;
@@ -240,14 +243,17 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   answer.retry_after = decision.retry_after;
   asking->waited = std::max(asking->waited, decision.waited);
   if (const policy::Policy* by = decision.denied_by()) answer.policy_id = by->id;
-  std::array<core::Outcome, Allowances::kMost> looked;
-  std::span<const core::Outcome> outcomes = decision.allowances();
-  if (outcomes.empty() || decision.why == Why::kStoreAway || decision.why == Why::kTooManyLeases) {
-    const std::size_t count = asking->limits.all.size();
-    service_.engine->look_at({asking->limits.all.data(), count}, {looked.data(), count});
-    outcomes = {looked.data(), count};
+  // Where nobody has judged anything, nobody knows what is left; this may be the store's own thread, which cannot ask.
+  const bool judged = decision.why != Why::kStoreAway && decision.why != Why::kTooManyLeases;
+  base::BoundedArray<core::Outcome, Allowances::kMost> outcomes;
+  for (const core::Outcome& outcome : decision.allowances()) {
+    if (!judged) break;
+    core::Outcome& standing = outcomes.emplace_back() = outcome;
+    // As judged it is what would be left.
+    const bool charged = decision.allowed && !asking->ask.peek;
+    if (!charged && outcome.fits()) ++standing.remaining;
   }
-  answer_standing(*asking, outcomes, decision.wall, answer);
+  answer_standing(*asking, {outcomes.data(), outcomes.size()}, decision.wall, answer);
   if (decision.allowed && asking->ask.peek && decision.throttle_factor <= 0) {
     answer.error = "throttled";
     answer.reason = "The system is too busy: no command starts now";

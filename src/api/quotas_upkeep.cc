@@ -9,15 +9,18 @@ namespace headgate::api {
 using quota::Amount;
 using quota::kPeriods;
 
+void Quotas::clock_moved() noexcept {
+  { const std::lock_guard guard(mutex_); }  // whoever has looked at the clock waits by now
+  wake_.notify_all();
+}
+
 void Quotas::serve() {
   std::unique_lock guard(mutex_);
   while (!ending_) {
     const Nanos now = service_.clock->now();
     const Nanos next = waiting_.empty() ? kMaxTime : queue_.next_step(factor(), now);
-    if (next == kMaxTime) {
-      wake_.wait(guard);
-    } else if (next > now) {
-      wake_.wait_for(guard, next - now);
+    if (next > now) {
+      service_.clock->wait(guard, wake_, next);
     } else {
       move_on(guard);
     }
@@ -73,9 +76,9 @@ bool Quotas::renew(const std::string& run, const std::string& user) {
   return queue_.renew(run, user, service_.clock->now());
 }
 
-Quotas::Line Quotas::line(std::size_t limit) const {
+Quotas::Line Quotas::line(std::size_t limit, std::string_view user) const {
   const std::lock_guard guard(mutex_);
-  return {queue_.waiting(factor(), service_.clock->now(), limit), queue_.running(limit), queue_.waiting_count(),
+  return {queue_.waiting(factor(), service_.clock->now(), limit, user), queue_.running(limit), queue_.waiting_count(),
           queue_.running_count()};
 }
 
