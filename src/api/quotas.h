@@ -148,8 +148,9 @@ class Quotas final : private ClockListener {
   };
   // `amount` unlimited: so many that nobody ever uses them up, to count by.
   [[nodiscard]] Result<Numbers> numbers(quota::Amount amount, Period period, std::string_view timezone);
-  [[nodiscard]] base::Hash128 cell(std::string_view user, std::string_view type, std::string_view session,
-                                   Period period) const noexcept;
+  // Whose cells: of a user's commands of a type, in one session where that has a limit of its own.
+  [[nodiscard]] base::Hash128 cells_of(std::string_view user, std::string_view type,
+                                       std::string_view session) const noexcept;
 
   [[nodiscard]] std::optional<Error> prepare(Asking& asking);
   void judge(const AskingPtr& asking);

@@ -141,10 +141,11 @@ Result<Quotas::Status> Quotas::status(const std::string& user) {
     Use& use = status.types.emplace_back();
     use.type = allowance.type;
     use.limits = allowance.rule.limits;
+    const base::Hash128 whose = cells_of(user, allowance.type, {});
     for (const Period period : kPeriods) {
       const Result<Numbers> countless = numbers({}, period, allowance.timezone);
       if (!countless) return countless.error();
-      cells.push_back({countless->limit, cell(user, allowance.type, {}, period)});
+      cells.push_back({countless->limit, cell(whose, period)});
       calendars.push_back(countless->calendar);
     }
   }
@@ -224,7 +225,7 @@ Result<std::size_t> Quotas::restore() {
     const auto raise = [&](Period period, const std::string& session, Units used) -> Result<void> {
       const Result<Numbers> countless = numbers({}, period, allowance->timezone);
       if (!countless) return countless.error();
-      if (used > 0) service_.engine->raise_to({countless->limit, cell(user, type, session, period)}, used);
+      if (used > 0) service_.engine->raise_to({countless->limit, cell(cells_of(user, type, session), period)}, used);
       return {};
     };
     for (std::size_t p = 0; p < kPeriods.size(); ++p) {
