@@ -103,24 +103,25 @@ Nanos LedgerWriter::wall() const {
 void LedgerWriter::add(Entry entry, Done done) {
   Result<void> taken = make_fit(entry);
   const bool sync = options_.durability == Durability::kSync;
-  if (taken) {
-    std::unique_lock lock(mutex_);
-    if (added_ - settled_ < options_.max_pending) {
-      incoming_.push_back({std::move(entry), sync ? std::move(done) : Done{}, Steady::now()});
-      ++added_;
-      const std::size_t waiting = incoming_.size();
-      lock.unlock();
-      if (waiting == 1 || waiting == kEnough) work_.notify_one();
-      if (sync) return;
-    } else {
-      ++facts_.refused;
-      taken = Error{ErrorCode::kIo,
-                    fmt::format("the ledger is full: {} entries wait to be written{}{}", options_.max_pending,
-                                facts_.problem.empty() ? "" : "; ", facts_.problem),
-                    true};
-    }
+  if (taken) taken = enqueue({std::move(entry), sync ? done : Done{}, Steady::now()});
+  if (done && !(sync && taken)) done(taken);
+}
+
+Result<void> LedgerWriter::enqueue(Pending pending) {
+  std::unique_lock lock(mutex_);
+  if (added_ - settled_ >= options_.max_pending) {
+    ++facts_.refused;
+    return Error{ErrorCode::kIo,
+                 fmt::format("the ledger is full: {} entries wait to be written{}{}", options_.max_pending,
+                             facts_.problem.empty() ? "" : "; ", facts_.problem),
+                 true};
   }
-  if (done) done(taken);
+  incoming_.push_back(std::move(pending));
+  ++added_;
+  const std::size_t waiting = incoming_.size();
+  lock.unlock();
+  if (waiting == 1 || waiting == kEnough) work_.notify_one();
+  return {};
 }
 
 Result<std::vector<Execution>> LedgerWriter::executions(const ExecutionQuery& query) {
