@@ -26,7 +26,8 @@ class LedgerBackend {
     Error error;
     Fate fate = Fate::kNotWritten;  // kUnknown: the database was lost before it answered; written() will tell
   };
-  // All of it or nothing, on disk when it returns.
+  // All of it or nothing, on disk when it returns. With nothing in it something is written all the same, to see whether
+  // that works.
   [[nodiscard]] virtual std::optional<Failure> write(const LedgerBatch& batch) = 0;
   // Whether the batch of that number, the last one, was written; if not, it never will be.
   [[nodiscard]] virtual Result<bool> written(std::uint64_t number) = 0;

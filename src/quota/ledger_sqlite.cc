@@ -232,6 +232,8 @@ Result<void> SqliteLedger::prepare() {
 std::optional<LedgerBackend::Failure> SqliteLedger::write(const LedgerBatch& batch) {
   try {
     SQLite::Transaction transaction(file_, SQLite::TransactionBehavior::IMMEDIATE);
+    if (batch.executions.empty() && batch.usage.empty())
+      file_.exec(fmt::format("PRAGMA user_version = {}", ledger_version()));
     for (const Execution* execution : batch.executions) insert(*execution);
     for (const auto& [key, usage] : batch.usage) add(*key, usage);
     transaction.commit();

@@ -162,7 +162,7 @@ void LedgerWriter::run() {
     const bool over = ending_ && (backlog_.empty() || (back_off_ > 0ns && Steady::now() >= end_by_));
     if (over) break;
     lock.unlock();
-    if (!backlog_.empty() && Steady::now() >= retry_at_) write_some();
+    if (retry_due(Steady::now())) write_some();
     if (prune_due(Steady::now())) prune_a_step();
     lock.lock();
   }
@@ -172,13 +172,16 @@ void LedgerWriter::run() {
 }
 
 LedgerWriter::Steady::time_point LedgerWriter::next_work() const {
-  Steady::time_point next = back_off_ > 0ns ? retry_at_ : prune_at_;
-  if (!backlog_.empty()) {
-    next = std::min(next, retry_at_);
-  } else if (!incoming_.empty()) {
+  Steady::time_point next = back_off_ > 0ns || !backlog_.empty() ? retry_at_ : prune_at_;
+  if (backlog_.empty() && !incoming_.empty()) {
     next = std::min(next, incoming_.front().added + options_.interval);
   }
   return ending_ && !backlog_.empty() ? std::min(next, end_by_) : next;
+}
+
+// Also with nothing to write, after a failure: nobody may ask again before he hears that it works.
+bool LedgerWriter::retry_due(Steady::time_point now) const {
+  return (!backlog_.empty() || back_off_ > 0ns) && now >= retry_at_;
 }
 
 bool LedgerWriter::prune_due(Steady::time_point now) const { return back_off_ == 0ns && now >= prune_at_; }
@@ -192,10 +195,9 @@ bool LedgerWriter::write_due(Steady::time_point now) const {
 void LedgerWriter::await_work(std::unique_lock<std::mutex>& lock) {
   for (;;) {
     const auto now = Steady::now();
-    const bool retry = !backlog_.empty() && now >= retry_at_;
     const bool end = ending_ && (incoming_.empty() || now >= end_by_) && (backlog_.empty() || now >= end_by_);
     const bool fresh = backlog_.empty() && write_due(now);
-    if (retry || end || fresh || prune_due(now)) break;
+    if (retry_due(now) || end || fresh || prune_due(now)) break;
     work_.wait_until(lock, next_work());
   }
   if (!incoming_.empty() && (write_due(Steady::now()) || !backlog_.empty() || ending_)) {

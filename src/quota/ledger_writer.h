@@ -58,6 +58,7 @@ class LedgerWriter final : public Ledger {
   void await_work(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] Steady::time_point next_work() const;
   [[nodiscard]] bool write_due(Steady::time_point now) const;
+  [[nodiscard]] bool retry_due(Steady::time_point now) const;
   [[nodiscard]] bool prune_due(Steady::time_point now) const;  // not while writes fail
   void write_some();
   [[nodiscard]] std::optional<LedgerBackend::Failure> try_writing();

@@ -158,7 +158,7 @@ class History(unittest.TestCase):
         self.assertEqual(len(self.get("?user_id=v").json["executions"]), 5)
         self.assertEqual(len(self.get("?failed=true").json["executions"]), 3)
         self.assertEqual(len(self.get("?user_id=u&session_id=s1").json["executions"]), 10)
-        self.assertEqual(self.get("?since=2999-01-01").json["executions"], [])
+        self.assertEqual(self.get("?since=2100-01-01").json["executions"], [])
         self.assertEqual(self.server.manage("GET", "/api/quotas/executions?since=soon").status, 400)
         self.assertEqual(self.server.manage("GET", "/api/quotas/executions?cursor=x").status, 400)
 
@@ -256,8 +256,7 @@ class InPostgres(unittest.TestCase):
                         answered += 2
                     harness.wait_until(lambda: server.call("GET", "/readyz").status == 503, "it is not ready")
                     self.postgres.start()
-                    harness.wait_until(lambda: server.call("GET", "/readyz").status == 200 or
-                                       check(server, f"{user}-other").status == 0, "it is ready again")
+                    harness.wait_until(lambda: server.call("GET", "/readyz").status == 200, "it is ready again")
                     answered += check(server, user).status == 200
                     self.assertEqual(used(server, user), answered)
                     kinds = [alert["kind"] for alert in server.manage("GET", "/api/alerts").json["alerts"]]
