@@ -11,8 +11,8 @@ namespace headgate::quota {
 
 // Borrowed from the entries it was made of.
 struct LedgerBatch {
-  std::uint64_t number = 0;  // counts up; names the batch to written()
-  std::vector<const Execution*> executions{};
+  std::uint64_t number = 0;                                // counts up; names the batch to written()
+  std::vector<const Execution*> executions{};              // by user, then as they came
   std::vector<std::pair<const UsageKey*, Usage>> usage{};  // each key once, in order
 };
 

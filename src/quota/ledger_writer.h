@@ -52,6 +52,7 @@ class LedgerWriter final : public Ledger {
     Steady::time_point added;
   };
 
+  [[nodiscard]] Result<void> enqueue(Pending pending);
   void run();
   // Until there is something to write, to retry or to prune, or the ledger ends. Takes what has come.
   void await_work(std::unique_lock<std::mutex>& lock);

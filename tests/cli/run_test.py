@@ -408,7 +408,7 @@ class Pacing(RunCase):
         process = self.start("sh", "-c", "echo $$; exec sleep 600")
         pid = int(process.stdout.readline())
         watchdog = wait_until(lambda: next((int(each.name) for each in pathlib.Path("/proc").glob("[0-9]*")
-                                            if (stat_of(each.name) or " ")[1] == process.pid and int(each.name) != pid),
+                                            if (stat_of(each.name) or ("", 0))[1] == process.pid and int(each.name) != pid),
                                            None), "a watchdog")
         wait_until(lambda: stat_of(pid)[0] == "T", "it is stopped")
         os.kill(watchdog, signal.SIGKILL)

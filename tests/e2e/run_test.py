@@ -93,7 +93,7 @@ class Quota(RunCase):
         done = self.run_it(server, "echo", "ran", token="hg_wrong", options=["--on-failure", "open"])
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("unauthorized", done.stderr)
-        agent = server.manage("POST", "/api/admin/tokens", {"role": "agent", "agent": "builder"}).json["token"]
+        agent = server.manage("POST", "/api/admin/tokens", {"role": "agent", "agent": "builder"}).json["secret"]
         self.assertEqual(self.run_it(server, "true", user="builder", token=agent).returncode, 0)
         other = self.run_it(server, "echo", "ran", user="42", token=agent)
         self.assertEqual((other.returncode, other.stdout), (1, ""))
@@ -112,7 +112,7 @@ class Quota(RunCase):
 
 class Load(RunCase):
     def test_load_slows_commands_down_and_says_so(self):
-        server = self.serve("--set", "load.sensors=off")
+        server = self.serve("--set", "load.sensors=false")
         self.assertEqual(server.manage("PUT", "/api/admin/load", {"load": 0.85}).status, 200)
         factor = server.manage("GET", "/api/quotas/user/42").json["throttle_factor"]
         self.assertLess(factor, 1)
