@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "api/quota_asking.h"
-#include "base/text.h"
+#include "base/rfc3339.h"
 
 namespace headgate::api {
 
@@ -268,9 +268,10 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
       const auto which = static_cast<std::size_t>(decision.denying_allowance);
       const bool session = which >= kPeriods.size();
       const Amount limit = session ? asking->allowance.rule.session : asking->allowance.rule.limits[which];
-      answer.reason = fmt::format("{} quota of {} {} commands used up, resets in {}",
-                                  session ? "Session" : kAdjectives[which], limit.value, asking->allowance.type,
-                                  base::format_duration(std::chrono::ceil<std::chrono::seconds>(outcomes[which].wait)));
+      answer.reason = fmt::format(
+          "{} quota of {} {} commands used up until {}", session ? "Session" : kAdjectives[which], limit.value,
+          asking->allowance.type,
+          base::format_rfc3339(std::chrono::ceil<std::chrono::seconds>(decision.wall + outcomes[which].wait)));
     }
     return refuse(asking, std::move(answer));
   }

@@ -1,6 +1,8 @@
 // /api/quotas: asking, recording, how a user stands.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/rfc3339.h"
 #include "support/quota_server.h"
 
@@ -40,7 +42,8 @@ TEST(QuotasApi, AUsedUpQuotaIsRefusedUntilTheDayIsOver) {
   EXPECT_EQ(denied["error"], "quota_exceeded");
   EXPECT_EQ(denied["remaining_today"], 0);
   EXPECT_EQ(denied["remaining_week"], 2998);
-  EXPECT_TRUE(denied["reason"].get<std::string>().starts_with("Daily quota of 2 shell commands used up, resets in "))
+  EXPECT_TRUE(denied["reason"].get<std::string>().starts_with(
+      "Daily quota of 2 shell commands used up until 2023-11-15T00:00:00Z"))
       << denied["reason"];
   const auto wait = std::chrono::milliseconds{denied["retry_after_ms"].get<std::int64_t>()};
   server.clock.advance(wait);
@@ -318,6 +321,25 @@ TEST(QuotasApi, DaysOf23And25HoursAreWholeDaysInTheUsersTimeZone) {
   const test::Answer wrong = server.put("/api/quotas/user/42", R"({"timezone": "Europe/Berlim"})");
   EXPECT_EQ(wrong.status, 400);
   EXPECT_NE(wrong.json()["message"].get<std::string>().find("Europe/Berlin"), std::string::npos);
+}
+
+TEST(QuotasApi, AlertsTellOfQuotasNearlyUsedUpAndOfCommandsThatFailOrRunLong) {
+  QuotaServer server;
+  ASSERT_EQ(server.put("/api/quotas/user/42", R"({"types": {"shell": {"daily": 5}}})").status, 200);
+  for (int i = 0; i < 5; ++i) (void)server.command();
+  (void)server.settled(
+      server.post("/api/quotas/executions", R"({"user_id": "42", "command_type": "shell", "exit_code": 2})"));
+  (void)server.settled(
+      server.post("/api/quotas/executions", R"({"user_id": "42", "command_type": "shell", "duration_ms": 600000})"));
+  server.notices.flush();
+  std::map<std::string, int> kinds;
+  const Json alerts = server.get("/api/alerts").json()["alerts"];
+  for (const Json& alert : alerts) {
+    ++kinds[alert["kind"]];
+    EXPECT_EQ(alert["agent"], "42");
+    EXPECT_FALSE(alert["text"].get<std::string>().empty());
+  }
+  EXPECT_EQ(kinds, (std::map<std::string, int>{{"command_failed", 1}, {"command_long", 1}, {"quota_high", 1}}));
 }
 
 TEST(QuotasApi, AnAgentsTokenIsGoodForItsOwnUserOnly) {
