@@ -8,6 +8,10 @@ namespace headgate::api {
 // To count by where there is no limit: exact as a double, which is what Redis computes with.
 inline constexpr Units kCountless = 1'000'000'000'000'000;
 
+[[nodiscard]] inline base::Hash128 cell(const base::Hash128& whose, Period period) noexcept {
+  return base::mix(whose, {static_cast<std::uint64_t>(period) + 1, 0});
+}
+
 // One check from the question to the answer.
 struct Quotas::Asking {
   QuotaAsk ask;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "api/quota_asking.h"
-#include "base/text.h"
+#include "base/rfc3339.h"
 
 namespace headgate::api {
 
@@ -28,12 +28,15 @@ Quotas::Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options)
       book_(options_.book),
       watch_(options_.watch),
       queue_(options_.queue),
-      thread_([this] { serve(); }) {}
+      thread_([this] { serve(); }) {
+  service_.clock->subscribe(this);
+}
 
 Quotas::~Quotas() { stop(); }
 
 void Quotas::stop() {
   if (!thread_.joinable()) return;
+  service_.clock->unsubscribe(this);
   {
     const std::lock_guard guard(mutex_);
     ending_ = true;
@@ -70,9 +73,8 @@ Result<Quotas::Numbers> Quotas::numbers(Amount amount, Period period, std::strin
   return made;
 }
 
-base::Hash128 Quotas::cell(std::string_view user, std::string_view type, std::string_view session,
-                           Period period) const noexcept {
-  return service_.engine->allowance_cell(std::array<std::string_view, 4>{user, type, session, to_string(period)});
+base::Hash128 Quotas::cells_of(std::string_view user, std::string_view type, std::string_view session) const noexcept {
+  return service_.engine->allowance_cell(std::array<std::string_view, 3>{user, type, session});
 }
 
 std::optional<Error> Quotas::prepare(Asking& asking) {
@@ -82,26 +84,28 @@ std::optional<Error> Quotas::prepare(Asking& asking) {
   asking.allowance = *std::move(found);
   const quota::Allowance& allowance = asking.allowance;
   asking.limits.on_store_failure = options_.on_store_failure;
-  const auto add = [&](Amount amount, Period period, std::string_view session) -> Result<core::Calendar> {
+  const auto add = [&](Amount amount, Period period, const base::Hash128& whose) -> Result<core::Calendar> {
     const bool limits = asking.enforced() && amount.value != 0;
     const Result<Numbers> of = numbers(limits ? amount : Amount{}, period, allowance.timezone);
     if (!of) return of.error();
     Allowances::One& one = asking.limits.all.emplace_back();
     one.limit = of->limit;
-    one.cell = cell(ask.user, allowance.type, session, period);
+    one.cell = cell(whose, period);
     return of->calendar;
   };
+  const base::Hash128 whose = cells_of(ask.user, allowance.type, {});
   for (std::size_t p = 0; p < kPeriods.size(); ++p) {
     const Amount amount = allowance.rule.limits[p];
     if (amount.value == 0 && asking.enforced() && asking.none < 0) asking.none = static_cast<int>(p);
-    const Result<core::Calendar> calendar = add(amount, kPeriods[p], {});
+    const Result<core::Calendar> calendar = add(amount, kPeriods[p], whose);
     if (!calendar) return calendar.error();
     asking.calendars[p] = *calendar;
   }
   const Amount of_session = allowance.rule.session;
   asking.by_session = !ask.session.empty() && !of_session.unlimited();
   if (asking.by_session) {
-    if (const auto calendar = add(of_session, Period::kDay, ask.session); !calendar) return calendar.error();
+    const base::Hash128 of_it = cells_of(ask.user, allowance.type, ask.session);
+    if (const auto calendar = add(of_session, Period::kDay, of_it); !calendar) return calendar.error();
     if (of_session.value == 0 && asking.enforced() && asking.none < 0) asking.none = 3;
   }
   return std::nullopt;
@@ -240,14 +244,17 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   answer.retry_after = decision.retry_after;
   asking->waited = std::max(asking->waited, decision.waited);
   if (const policy::Policy* by = decision.denied_by()) answer.policy_id = by->id;
-  std::array<core::Outcome, Allowances::kMost> looked;
-  std::span<const core::Outcome> outcomes = decision.allowances();
-  if (outcomes.empty() || decision.why == Why::kStoreAway || decision.why == Why::kTooManyLeases) {
-    const std::size_t count = asking->limits.all.size();
-    service_.engine->look_at({asking->limits.all.data(), count}, {looked.data(), count});
-    outcomes = {looked.data(), count};
+  // Where nobody has judged anything, nobody knows what is left; this may be the store's own thread, which cannot ask.
+  const bool judged = decision.why != Why::kStoreAway && decision.why != Why::kTooManyLeases;
+  base::BoundedArray<core::Outcome, Allowances::kMost> outcomes;
+  for (const core::Outcome& outcome : decision.allowances()) {
+    if (!judged) break;
+    core::Outcome& standing = outcomes.emplace_back() = outcome;
+    // As judged it is what would be left.
+    const bool charged = decision.allowed && !asking->ask.peek;
+    if (!charged && outcome.fits()) ++standing.remaining;
   }
-  answer_standing(*asking, outcomes, decision.wall, answer);
+  answer_standing(*asking, {outcomes.data(), outcomes.size()}, decision.wall, answer);
   if (decision.allowed && asking->ask.peek && decision.throttle_factor <= 0) {
     answer.error = "throttled";
     answer.reason = "The system is too busy: no command starts now";
@@ -261,9 +268,10 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
       const auto which = static_cast<std::size_t>(decision.denying_allowance);
       const bool session = which >= kPeriods.size();
       const Amount limit = session ? asking->allowance.rule.session : asking->allowance.rule.limits[which];
-      answer.reason = fmt::format("{} quota of {} {} commands used up, resets in {}",
-                                  session ? "Session" : kAdjectives[which], limit.value, asking->allowance.type,
-                                  base::format_duration(std::chrono::ceil<std::chrono::seconds>(outcomes[which].wait)));
+      answer.reason = fmt::format(
+          "{} quota of {} {} commands used up until {}", session ? "Session" : kAdjectives[which], limit.value,
+          asking->allowance.type,
+          base::format_rfc3339(std::chrono::ceil<std::chrono::seconds>(decision.wall + outcomes[which].wait)));
     }
     return refuse(asking, std::move(answer));
   }

@@ -70,7 +70,7 @@ struct QuotaAnswer {
   std::string lease{};
 };
 
-class Quotas {
+class Quotas final : private ClockListener {
  public:
   Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options);
   ~Quotas();
@@ -114,7 +114,8 @@ class Quotas {
     std::size_t waiting_count = 0;
     std::size_t running_count = 0;
   };
-  [[nodiscard]] Line line(std::size_t limit) const;
+  // `user`: only what is its own; empty: everybody's. Positions are of the whole line.
+  [[nodiscard]] Line line(std::size_t limit, std::string_view user = {}) const;
 
   // Puts back what the ledger knows of the periods that are still running. On start, before anybody asks; not where
   // cells are in a store of their own, which has not forgotten.
@@ -147,8 +148,9 @@ class Quotas {
   };
   // `amount` unlimited: so many that nobody ever uses them up, to count by.
   [[nodiscard]] Result<Numbers> numbers(quota::Amount amount, Period period, std::string_view timezone);
-  [[nodiscard]] base::Hash128 cell(std::string_view user, std::string_view type, std::string_view session,
-                                   Period period) const noexcept;
+  // Whose cells: of a user's commands of a type, in one session where that has a limit of its own.
+  [[nodiscard]] base::Hash128 cells_of(std::string_view user, std::string_view type,
+                                       std::string_view session) const noexcept;
 
   [[nodiscard]] std::optional<Error> prepare(Asking& asking);
   void judge(const AskingPtr& asking);
@@ -158,6 +160,7 @@ class Quotas {
   void refuse_start(const AskingPtr& asking, std::string error, std::string reason, Nanos retry_after);
   void answer_standing(Asking& asking, std::span<const core::Outcome> outcomes, Nanos wall, QuotaAnswer& answer);
   void tell(const std::vector<quota::Alert>& alerts, Nanos wall);
+  void clock_moved() noexcept override;
   void serve();
   void move_on(std::unique_lock<std::mutex>& guard);
 

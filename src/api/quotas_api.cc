@@ -127,9 +127,10 @@ void fail(Handoff& handoff, const Error& error, std::string_view not_found) {
   }
 }
 
-// A user that is not known, or a type: which, only the message says.
-std::string_view not_found_code(const Error& error) {
-  return error.message.find("no user") != std::string::npos ? "unknown_user" : "unknown_type";
+// What of it is not known.
+std::string_view not_found_code(Quotas& quotas, std::string_view user) {
+  const bool unknown = quotas.options().book.refuse_unknown_users && !quotas.book().has_rule(user);
+  return unknown ? "unknown_user" : "unknown_type";
 }
 
 std::string lower_hex(std::string text) {
@@ -204,9 +205,9 @@ void post_quota_check(Call& call) {
   auto handoff = std::make_shared<Handoff>(call);
   if (max_wait > 0) ask.gone = [handoff] { return handoff->abandoned(); };
   const Nanos ttl = quotas->options().queue.ttl;
-  const auto done = [handoff, ttl,
+  const auto done = [handoff, ttl, quotas,
                      named = QuotaAsk{.user = ask.user, .type = ask.type}](const Result<QuotaAnswer>& answer) {
-    if (!answer) return fail(*handoff, answer.error(), not_found_code(answer.error()));
+    if (!answer) return fail(*handoff, answer.error(), not_found_code(*quotas, named.user));
     handoff->send(answer_json(named, *answer, ttl));
   };
   quotas->check(std::move(ask), done);
@@ -256,8 +257,9 @@ void post_execution(Call& call) {
   execution.exit_code = static_cast<int>(exit_code);
   execution.executed_at = std::chrono::milliseconds{executed_at};
   auto handoff = std::make_shared<Handoff>(call);
-  quotas->record(std::move(execution), run, [handoff](const Result<void>& kept) {
-    if (!kept) return fail(*handoff, kept.error(), not_found_code(kept.error()));
+  const std::string user = execution.user;
+  quotas->record(std::move(execution), run, [handoff, quotas, user](const Result<void>& kept) {
+    if (!kept) return fail(*handoff, kept.error(), not_found_code(*quotas, user));
     handoff->send(Json{{"recorded", true}});
   });
   handoff->give(call.reply);
@@ -298,11 +300,10 @@ void get_quota_queue(Call& call) {
   Quotas* quotas = quotas_of(call);
   if (quotas == nullptr) return;
   const std::string& own = call.caller.agent;
-  const Quotas::Line line = quotas->line(own.empty() ? kMostShown : quotas->options().queue.max_waiting);
+  const Quotas::Line line = quotas->line(kMostShown, own);
   const Nanos now = call.service().clock->now();
   Json waiting = Json::array();
   for (const quota::RunQueue::Waiting& each : line.waiting) {
-    if (!own.empty() && each.arrival.user != own) continue;
     waiting.push_back({{"run", each.arrival.id},
                        {"user", each.arrival.user},
                        {"type", each.arrival.type},

@@ -9,15 +9,18 @@ namespace headgate::api {
 using quota::Amount;
 using quota::kPeriods;
 
+void Quotas::clock_moved() noexcept {
+  { const std::lock_guard guard(mutex_); }  // whoever has looked at the clock waits by now
+  wake_.notify_all();
+}
+
 void Quotas::serve() {
   std::unique_lock guard(mutex_);
   while (!ending_) {
     const Nanos now = service_.clock->now();
     const Nanos next = waiting_.empty() ? kMaxTime : queue_.next_step(factor(), now);
-    if (next == kMaxTime) {
-      wake_.wait(guard);
-    } else if (next > now) {
-      wake_.wait_for(guard, next - now);
+    if (next > now) {
+      service_.clock->wait(guard, wake_, next);
     } else {
       move_on(guard);
     }
@@ -73,9 +76,9 @@ bool Quotas::renew(const std::string& run, const std::string& user) {
   return queue_.renew(run, user, service_.clock->now());
 }
 
-Quotas::Line Quotas::line(std::size_t limit) const {
+Quotas::Line Quotas::line(std::size_t limit, std::string_view user) const {
   const std::lock_guard guard(mutex_);
-  return {queue_.waiting(factor(), service_.clock->now(), limit), queue_.running(limit), queue_.waiting_count(),
+  return {queue_.waiting(factor(), service_.clock->now(), limit, user), queue_.running(limit), queue_.waiting_count(),
           queue_.running_count()};
 }
 
@@ -138,10 +141,11 @@ Result<Quotas::Status> Quotas::status(const std::string& user) {
     Use& use = status.types.emplace_back();
     use.type = allowance.type;
     use.limits = allowance.rule.limits;
+    const base::Hash128 whose = cells_of(user, allowance.type, {});
     for (const Period period : kPeriods) {
       const Result<Numbers> countless = numbers({}, period, allowance.timezone);
       if (!countless) return countless.error();
-      cells.push_back({countless->limit, cell(user, allowance.type, {}, period)});
+      cells.push_back({countless->limit, cell(whose, period)});
       calendars.push_back(countless->calendar);
     }
   }
@@ -221,7 +225,7 @@ Result<std::size_t> Quotas::restore() {
     const auto raise = [&](Period period, const std::string& session, Units used) -> Result<void> {
       const Result<Numbers> countless = numbers({}, period, allowance->timezone);
       if (!countless) return countless.error();
-      if (used > 0) service_.engine->raise_to({countless->limit, cell(user, type, session, period)}, used);
+      if (used > 0) service_.engine->raise_to({countless->limit, cell(cells_of(user, type, session), period)}, used);
       return {};
     };
     for (std::size_t p = 0; p < kPeriods.size(); ++p) {

@@ -33,6 +33,7 @@ The server:
   --url URL           POST /v1/check over plain HTTP there (default:
                       HEADGATE_URL, else http://127.0.0.1:7070)
   --resp ADDR         CL.THROTTLE over the Redis protocol at host:port
+  --quota             POST /api/quotas/check instead; needs a token
   --check             HG.CHECK instead of CL.THROTTLE, with --resp
   --token-file FILE   holds the token (default: HEADGATE_TOKEN)
 
@@ -61,6 +62,7 @@ struct Options {
   ClientOptions client;
   std::string resp;
   bool check = false;
+  bool quota = false;
   int connections = 50;
   int pipeline = 1;
   int threads = 1;
@@ -79,7 +81,7 @@ struct Bench {
   LoadPlan plan;
   BenchRequest request{""};
   std::string what;   // "POST /v1/check at http://127.0.0.1:7070"
-  std::string kind;   // "http", "cl.throttle", "hg.check"
+  std::string kind;   // "http", "quota", "cl.throttle", "hg.check"
   std::string where;  // URL or address
 };
 
@@ -116,16 +118,17 @@ Result<void> aim_http(const Options& options, const std::string& token, Bench& b
   }
   std::string rest = bench.where.substr(std::string_view("http://").size());
   const std::size_t slash = std::min(rest.find('/'), rest.size());
-  HttpTarget http{rest.substr(0, slash), rest.substr(slash) + "/v1/check", token};
+  const std::string path = options.quota ? "/api/quotas/check" : "/v1/check";
+  HttpTarget http{rest.substr(0, slash), rest.substr(slash) + path, token};
   const std::size_t after_host = http.host.starts_with('[') ? http.host.find(']') : 0;
   const bool port = http.host.find(':', after_host) != std::string::npos;
   Result<LoadTarget> target = find_target(port ? http.host : http.host + ":80");
   if (!target) return std::move(target).error();
   bench.plan.target = std::move(*target);
   bench.plan.target.name = bench.where;
-  bench.request = http_request(http, options.operation);
-  bench.kind = "http";
-  bench.what = "POST /v1/check at " + bench.where;
+  bench.request = options.quota ? quota_request(http, options.operation) : http_request(http, options.operation);
+  bench.kind = options.quota ? "quota" : "http";
+  bench.what = fmt::format("POST {} at {}", path, bench.where);
   return {};
 }
 
@@ -148,6 +151,7 @@ Result<Bench> read_options(const Options& options) {
   Bench bench;
   LoadPlan& plan = bench.plan;
   if (options.check && options.resp.empty()) return misused("--check goes with --resp: HTTP checks anyway");
+  if (options.quota && !options.resp.empty()) return misused("--quota goes over HTTP, not --resp");
   if (!options.resp.empty() && !options.client.url.empty()) return misused("--url and --resp cannot both be loaded");
   if (options.requests > 0 && !options.duration.empty()) {
     return misused("--requests and --duration cannot both say when it ends");
@@ -313,6 +317,7 @@ Command bench_command(CLI::App& parent) {
   app->add_option("--url", options->client.url);
   app->add_option("--resp", options->resp);
   app->add_flag("--check", options->check);
+  app->add_flag("--quota", options->quota);
   app->add_option("--token-file", options->client.token_file);
   app->add_option("--connections", options->connections)->check(between(1, LoadPlan::kMostConnections));
   app->add_option("--pipeline", options->pipeline)->check(between(1, LoadPlan::kMostPipeline));

@@ -152,6 +152,17 @@ BenchReply read_http(std::string_view text) {
   return reply;
 }
 
+BenchRequest posted(const HttpTarget& target, std::string_view before_key, std::string_view after_key,
+                    std::string_view what) {
+  std::string body = fmt::format("{}{}{}", before_key, BenchRequest::kKey, after_key);
+  engine::append_json_text(what, body);
+  body += '}';
+  std::string text = fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n", target.path, target.host);
+  if (!target.token.empty()) text += fmt::format("Authorization: Bearer {}\r\n", target.token);
+  text += fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
+  return BenchRequest(std::move(text));
+}
+
 }  // namespace
 
 std::string resp_command(std::initializer_list<std::string_view> words) {
@@ -161,13 +172,11 @@ std::string resp_command(std::initializer_list<std::string_view> words) {
 }
 
 BenchRequest http_request(const HttpTarget& target, std::string_view operation) {
-  std::string body = R"({"agent":"bench-)" + std::string(BenchRequest::kKey) + R"(","operation":)";
-  engine::append_json_text(operation, body);
-  body += '}';
-  std::string text = fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n", target.path, target.host);
-  if (!target.token.empty()) text += fmt::format("Authorization: Bearer {}\r\n", target.token);
-  text += fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
-  return BenchRequest(std::move(text));
+  return posted(target, R"({"agent":"bench-)", R"(","operation":)", operation);
+}
+
+BenchRequest quota_request(const HttpTarget& target, std::string_view type) {
+  return posted(target, R"({"user":"bench-)", R"(","type":)", type);
 }
 
 BenchRequest throttle_request(const ThrottleLimit& limit) {

@@ -37,10 +37,12 @@ class BenchRequest {
 
 struct HttpTarget {
   std::string host;   // as the Host header names it
-  std::string path;   // "/v1/check", below whatever the URL has
+  std::string path;   // "/v1/check" or "/api/quotas/check", below whatever the URL has
   std::string token;  // empty: none
 };
 [[nodiscard]] BenchRequest http_request(const HttpTarget& target, std::string_view operation);
+// POST /api/quotas/check, of users by number and that type of command.
+[[nodiscard]] BenchRequest quota_request(const HttpTarget& target, std::string_view type);
 // max_burst, count and period as CL.THROTTLE takes them.
 struct ThrottleLimit {
   std::string max_burst = "15";

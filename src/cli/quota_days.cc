@@ -54,8 +54,8 @@ std::string bars(const std::map<Day, UsageDay>& days, Day from, Day to, const Te
     for (std::size_t i = 0; i < full; ++i) bar += terminal.unicode ? "█" : "#";
     const char* weekday = kWeekdays[std::chrono::weekday(day).c_encoding()];
     out += fmt::format("  {} {}  ", weekday, day_text(day).substr(5));
-    out += terminal.paint(bar, use.refused + use.would_refuse > 0 ? Ink::kYellow : Ink::kGreen);
-    out += (full > 0 ? " " : "") + terminal.paint(text_of(use), use.commands > 0 ? Ink::kPlain : Ink::kDim) + "\n";
+    if (full > 0) out += terminal.paint(bar, use.refused + use.would_refuse > 0 ? Ink::kYellow : Ink::kGreen) + " ";
+    out += terminal.paint(text_of(use), use.commands > 0 ? Ink::kPlain : Ink::kDim) + "\n";
   }
   return out;
 }

@@ -137,8 +137,9 @@ std::string summary(const std::vector<UsageDay>& rows, const Options& options) {
     sum.throttled += row.throttled;
     sum.failures += row.failures;
   }
-  std::string text = fmt::format("user {}: {} {}commands", printable(options.user), count_text(sum.commands),
-                                 options.type.empty() ? "" : printable(options.type) + " ");
+  std::string text = fmt::format("user {}: {} {}{}", printable(options.user), count_text(sum.commands),
+                                 options.type.empty() ? "" : printable(options.type) + " ",
+                                 sum.commands == 1 ? "command" : "commands");
   const auto add = [&](std::uint64_t count, const char* what) {
     if (count > 0) text += fmt::format(", {} {}", count_text(count), what);
   };

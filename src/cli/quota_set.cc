@@ -174,14 +174,20 @@ Result<ordered_json> body_of(const Options& options, bool of_user) {
   return body;
 }
 
-// "shell daily  as the plan: 500 -> 50", for all that differs. `otherwise`: what holds for fields that are not set.
-std::string changes(const std::string& whose, const QuotaFields& before, const QuotaFields& after,
-                    const QuotaFields& otherwise, const Terminal& terminal) {
+// What holds for fields that are not set: by name, or else this.
+struct Unset {
+  QuotaFields known;
+  const char* otherwise;
+};
+
+// "shell daily  as the plan: 500 -> 50", for all that differs.
+std::string changes(const std::string& whose, const QuotaFields& before, const QuotaFields& after, const Unset& unset,
+                    const Terminal& terminal) {
   Table table({{"FIELD"}, {"BEFORE"}, {""}, {"AFTER"}});
   const auto shown = [&](const std::string* value, const std::string& name) {
     if (value != nullptr) return *value;
-    const std::string* known = find_field(otherwise, name);
-    return known == nullptr ? std::string("as the plan") : *known;
+    const std::string* known = find_field(unset.known, name);
+    return known == nullptr ? std::string(unset.otherwise) : *known;
   };
   const auto add = [&](const std::string& name) {
     const std::string* old = find_field(before, name);
@@ -203,6 +209,12 @@ std::string changes(const std::string& whose, const QuotaFields& before, const Q
 const ordered_json& member(const ordered_json& json, const std::string& name) {
   static const ordered_json kNothing;
   return json.is_object() && json.contains(name) ? json[name] : kNothing;
+}
+
+// Of the modes of server, plan and user the laxest holds: whoever sets a stricter one should hear that nothing changes.
+std::string mode_note(const std::string& set, const std::string& holds) {
+  if (set.empty() || holds.empty() || set == holds) return {};
+  return fmt::format("note: mode {} still holds, the laxest of server, plan and user\n", printable(holds));
 }
 
 int set_user(const Options& options) {
@@ -245,7 +257,14 @@ int set_user(const Options& options) {
   }
   const ordered_json none;
   const QuotaFields new_rule = quota_fields(options.clear ? none : member(*done, "rule"));
-  return write(changes("user " + options.user, old_rule, new_rule, otherwise, options.terminal.terminal()));
+  std::string note;
+  if (!options.mode.empty() && options.mode != "plan") {
+    const Result<ordered_json> now = client->json("GET", path);
+    if (now) note = mode_note(options.mode, Fields(*now).text("mode"));
+  }
+  return write(
+      changes("user " + options.user, old_rule, new_rule, {otherwise, "as the plan"}, options.terminal.terminal()) +
+      note);
 }
 
 int set_plan(const Options& options) {
@@ -254,9 +273,11 @@ int set_plan(const Options& options) {
   if (!body) return not_understood(body.error().message, "quota set-plan");
   Result<Client> client = Client::open(options.client, Client::Purpose::kManage);
   if (!client) return failed(client.error().message);
+  std::string server_mode;
   const auto fields = [&]() -> Result<QuotaFields> {
     const Result<ordered_json> all = client->json("GET", "/api/quotas/commands");
     if (!all) return all.error();
+    server_mode = Fields(*all).text("mode");
     return quota_fields(member(member(*all, "plans"), options.plan));
   };
   const Result<QuotaFields> before = fields();
@@ -269,12 +290,16 @@ int set_plan(const Options& options) {
   if (!after) return failed(after.error().message);
   const Terminal terminal = options.terminal.terminal();
   if (after->empty()) return write(fmt::format("plan {} is gone\n", printable(options.plan)));
+  const bool laxer = server_mode == "off" || (server_mode == "monitor" && options.mode == "enforce");
+  const std::string note = laxer ? mode_note(options.mode, server_mode) : "";
   if (before->empty()) {
     Table table({{"FIELD"}, {"VALUE"}});
     for (const auto& [name, value] : *after) table.add({{name, Ink::kBold}, {value}});
-    return write(fmt::format("plan {} is new\n", printable(options.plan)) + table.text(terminal, 2));
+    return write(fmt::format("plan {} is new\n", printable(options.plan)) + table.text(terminal, 2) + note);
   }
-  return write(changes("plan " + options.plan, *before, *after, {{"time zone", "the server's"}}, terminal));
+  return write(
+      changes("plan " + options.plan, *before, *after, {{{"time zone", "the server's"}}, "not named"}, terminal) +
+      note);
 }
 
 void add_options(CLI::App& app, Options& options) {

@@ -28,7 +28,7 @@ Nanos milliseconds(double count) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(std::clamp(count, 0.0, kMost))};
 }
 
-std::string padded(std::string text, std::size_t columns) {
+std::string padded(const std::string& text, std::size_t columns) {
   const std::size_t taken = columns_of(text);
   return text + std::string(columns - std::min(columns, taken), ' ');
 }
@@ -195,7 +195,7 @@ QuotaStatus read_quota_status(const ordered_json& json) {
   status.warning = all.text("warning");
   if (json.is_object() && json.contains("rule")) {
     std::vector<std::string> fields;
-    for (const auto& [name, value] : quota_fields(json["rule"])) fields.push_back(name + " " + value);
+    for (const auto& [name, value] : quota_fields(json["rule"])) fields.push_back(fmt::format("{} {}", name, value));
     status.rule = joined(fields, ", ");
   }
   for (std::size_t i = 0; i < kQuotaPeriods.size(); ++i) {
@@ -310,7 +310,8 @@ QuotaFields quota_fields(const ordered_json& rule) {
   if (!rule.contains("types") || !rule["types"].is_object()) return fields;
   for (const auto& [type, limits] : rule["types"].items()) {
     if (!limits.is_object()) continue;
-    for (const auto& [name, value] : limits.items()) fields.emplace_back(type + " " + name, amount_text(value));
+    for (const auto& [name, value] : limits.items())
+      fields.emplace_back(fmt::format("{} {}", type, name), amount_text(value));
   }
   return fields;
 }

@@ -128,8 +128,8 @@ std::string page_text(const QuotaTuneReport& report, const TuneQuotasOptions& op
   if (report.only_today) about += " Only today is known, and it is not over: come back tomorrow.";
   if (scaled) about += " * is scaled up, since fewer days are known than the period has.";
   if (refused > 0) {
-    about += fmt::format(" {} commands were refused in that time: what those users wanted beyond is not counted in.",
-                         count_text(refused));
+    about += fmt::format(" {} refused in that time: what those users wanted beyond is not counted in.",
+                         refused == 1 ? "1 command was" : count_text(refused) + " commands were");
   }
   std::string text = table.text(terminal) + "\n";
   for (const std::string& line : wrap(about, terminal.width, 0)) text += line + "\n";

@@ -11,8 +11,8 @@ namespace headgate::quota {
 
 // Borrowed from the entries it was made of.
 struct LedgerBatch {
-  std::uint64_t number = 0;  // counts up; names the batch to written()
-  std::vector<const Execution*> executions{};
+  std::uint64_t number = 0;                                // counts up; names the batch to written()
+  std::vector<const Execution*> executions{};              // by user, then as they came
   std::vector<std::pair<const UsageKey*, Usage>> usage{};  // each key once, in order
 };
 
@@ -26,7 +26,8 @@ class LedgerBackend {
     Error error;
     Fate fate = Fate::kNotWritten;  // kUnknown: the database was lost before it answered; written() will tell
   };
-  // All of it or nothing, on disk when it returns.
+  // All of it or nothing, on disk when it returns. With nothing in it something is written all the same, to see whether
+  // that works.
   [[nodiscard]] virtual std::optional<Failure> write(const LedgerBatch& batch) = 0;
   // Whether the batch of that number, the last one, was written; if not, it never will be.
   [[nodiscard]] virtual Result<bool> written(std::uint64_t number) = 0;

@@ -133,8 +133,8 @@ class Where {
 
 const std::vector<LedgerMigration>& ledger_migrations() {
   // What has been released is never changed: add another.
-  static const std::vector<LedgerMigration> all{kTables, kMoreIndexes};
-  return all;
+  static const std::vector<LedgerMigration> kAll{kTables, kMoreIndexes};
+  return kAll;
 }
 
 Sql executions_sql(const Ledger::ExecutionQuery& query) {

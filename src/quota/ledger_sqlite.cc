@@ -40,10 +40,10 @@ std::string add_usage_sql() {
   return sql;
 }
 
-constexpr const char* kPruneExecutions =
+constexpr const char* kDropExecutions =
     "DELETE FROM executions WHERE id IN (SELECT id FROM executions WHERE executed_at < $1 ORDER BY executed_at "
     "LIMIT $2)";
-constexpr const char* kPruneUsage =
+constexpr const char* kDropUsage =
     "DELETE FROM usage WHERE (user_id, command_type, day_start, session_id) IN (SELECT user_id, command_type, "
     "day_start, session_id FROM usage WHERE day_start < $1 ORDER BY day_start LIMIT $2)";
 
@@ -214,7 +214,7 @@ Result<void> SqliteLedger::prepare() {
   if (auto migrated = migrate(file_, path_); !migrated) return migrated;
   // A commit is on disk when it returns. Pages go to the file itself only now and then, many at once.
   file_.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF");
-  file_.exec("PRAGMA wal_autocheckpoint = 16384; PRAGMA journal_size_limit = 134217728; PRAGMA cache_size = -65536");
+  file_.exec("PRAGMA wal_autocheckpoint = 32768; PRAGMA journal_size_limit = 134217728; PRAGMA cache_size = -65536");
   std::error_code ignored;
   if (std::filesystem::file_size(path_, ignored) <= kCheckedBytes) {
     const std::string state = file_.execAndGet("PRAGMA quick_check(1)").getString();
@@ -222,8 +222,8 @@ Result<void> SqliteLedger::prepare() {
   }
   insert_execution_.emplace(file_, kInsertExecution);
   add_usage_.emplace(file_, add_usage_sql());
-  prune_executions_.emplace(file_, kPruneExecutions);
-  prune_usage_.emplace(file_, kPruneUsage);
+  prune_executions_.emplace(file_, kDropExecutions);
+  prune_usage_.emplace(file_, kDropUsage);
   reader_.emplace(path_, SQLite::OPEN_READWRITE, kBusyTimeoutMs);
   reader_->exec("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -16384");
   return {};
@@ -232,6 +232,8 @@ Result<void> SqliteLedger::prepare() {
 std::optional<LedgerBackend::Failure> SqliteLedger::write(const LedgerBatch& batch) {
   try {
     SQLite::Transaction transaction(file_, SQLite::TransactionBehavior::IMMEDIATE);
+    if (batch.executions.empty() && batch.usage.empty())
+      file_.exec(fmt::format("PRAGMA user_version = {}", ledger_version()));
     for (const Execution* execution : batch.executions) insert(*execution);
     for (const auto& [key, usage] : batch.usage) add(*key, usage);
     transaction.commit();

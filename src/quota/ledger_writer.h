@@ -52,11 +52,13 @@ class LedgerWriter final : public Ledger {
     Steady::time_point added;
   };
 
+  [[nodiscard]] Result<void> enqueue(Pending pending);
   void run();
   // Until there is something to write, to retry or to prune, or the ledger ends. Takes what has come.
   void await_work(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] Steady::time_point next_work() const;
   [[nodiscard]] bool write_due(Steady::time_point now) const;
+  [[nodiscard]] bool retry_due(Steady::time_point now) const;
   [[nodiscard]] bool prune_due(Steady::time_point now) const;  // not while writes fail
   void write_some();
   [[nodiscard]] std::optional<LedgerBackend::Failure> try_writing();

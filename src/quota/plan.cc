@@ -60,6 +60,11 @@ OrderedJson plain_number(double number) {
   return number;
 }
 
+// On one line, whatever came.
+std::string shown_of_name(std::string_view name) {
+  return OrderedJson(base::shortened(name, kShownOfName)).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
 }  // namespace
 
 const char* to_string(Mode mode) noexcept {
@@ -125,19 +130,19 @@ Result<void> check_name(std::string_view what, std::string_view name) {
       });
   if (fits) return {};
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("{} must be 1 to {} letters, digits, \"-\", \"_\", \".\" or \":\", got \"{}\"", what,
-                           kLongestPlanName, base::shortened(name, kShownOfName))};
+               fmt::format("{} must be 1 to {} letters, digits, \"-\", \"_\", \".\" or \":\", got {}", what,
+                           kLongestPlanName, shown_of_name(name))};
 }
 
 Result<void> check_timezone(const std::string& name) {
-  if (name.size() <= kLongestZone) {
+  if (name.size() <= kLongestZone && base::is_plain_text(name)) {
     const Result<core::Calendar> calendar = core::Calendar::make(Period::kDay, name);
     if (calendar) return {};
     return Error{calendar.error().code, calendar.error().message + base::did_you_mean(name, core::timezone_names())};
   }
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("timezone must be a name of the IANA time zone database, such as Europe/Berlin, got \"{}\"",
-                           base::shortened(name, kShownOfName))};
+               fmt::format("timezone must be a name of the IANA time zone database, such as Europe/Berlin, got {}",
+                           shown_of_name(name))};
 }
 
 Result<void> check_plan(const Plan& plan) {

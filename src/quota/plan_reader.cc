@@ -21,6 +21,14 @@ using Json = nlohmann::json;
 constexpr std::size_t kShownOfValue = 60;
 constexpr std::size_t kDeepestPlan = 4;  // the document, its types, one of them; and what stands there by mistake
 
+// On one line, whatever came.
+std::string shown(const Json& value) {
+  return base::shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace), kShownOfValue);
+}
+std::string shown_name(std::string_view name) {
+  return Json(base::shortened(name, kShownOfValue)).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 class PlanReader {
  public:
   [[nodiscard]] bool failed() const noexcept { return count_ > 0; }
@@ -34,8 +42,7 @@ class PlanReader {
     message_ += text;
   }
   void wrong(std::string_view path, std::string_view must, const Json& got) {
-    const std::string text = got.dump(-1, ' ', false, Json::error_handler_t::replace);
-    problem(fmt::format("{} must be {}, got {}", path, must, base::shortened(text, kShownOfValue)));
+    problem(fmt::format("{} must be {}, got {}", path, must, shown(got)));
   }
 
   // An empty object: there was none, and why has been told.
@@ -77,7 +84,7 @@ Json PlanReader::document(std::string_view text, std::string_view what) {
       if (open.back().second.insert(open.back().first).second) return true;
       std::string path;
       for (const auto& [field, all] : open) path += (path.empty() ? "" : ".") + field;
-      problem(fmt::format("{} must be given once, is given twice", base::shortened(path, 2 * kShownOfValue)));
+      problem(fmt::format("the field {} must be given once, is given twice", shown_name(path)));
     }
     return !deep;
   };
@@ -96,8 +103,7 @@ Json PlanReader::document(std::string_view text, std::string_view what) {
 void PlanReader::known(const Json& object, std::string_view where, std::span<const std::string> names) {
   for (const auto& [field, value] : object.items()) {
     if (std::find(names.begin(), names.end(), field) != names.end()) continue;
-    problem(fmt::format("there is no field \"{}\" {}{}", base::shortened(field, kShownOfValue), where,
-                        base::did_you_mean(field, names)));
+    problem(fmt::format("there is no field {} {}{}", shown_name(field), where, base::did_you_mean(field, names)));
   }
 }
 
@@ -136,8 +142,7 @@ void PlanReader::mode(const Json& value, Mode& out) {
     return;
   }
   const std::vector<std::string> names{"enforce", "monitor", "off"};
-  problem(fmt::format("mode must be \"enforce\", \"monitor\" or \"off\", got {}{}",
-                      base::shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace), kShownOfValue),
+  problem(fmt::format("mode must be \"enforce\", \"monitor\" or \"off\", got {}{}", shown(value),
                       base::did_you_mean(text, names)));
 }
 
@@ -156,7 +161,9 @@ void PlanReader::timezone(const Json& value, std::string& out) {
 constexpr std::string_view kMustBeTypes = "an object of types, such as {\"shell\": {\"daily\": 500}}";
 constexpr std::string_view kMustBeType = "an object such as {\"daily\": 500}, or null";
 
-std::string path_of(std::string_view type, std::string_view field) { return fmt::format("types.{}.{}", type, field); }
+std::string field_path(std::string_view type, std::string_view field) {
+  return fmt::format("types.{}.{}", type, field);
+}
 
 void read_plan_type(PlanReader& reader, std::string_view name, const Json& json, TypeRule& out) {
   static const std::vector<std::string> kFields{"daily",   "weekly",        "monthly",
@@ -165,13 +172,13 @@ void read_plan_type(PlanReader& reader, std::string_view name, const Json& json,
   // Null stands for no limit, so what is wrong is no limit, too; but then nothing of it is kept.
   const auto read = [&](std::string_view field, Amount& amount) {
     const auto at = json.find(field);
-    if (at != json.end()) amount = reader.amount(path_of(name, field), *at).value_or(Amount{});
+    if (at != json.end()) amount = reader.amount(field_path(name, field), *at).value_or(Amount{});
   };
   for (std::size_t i = 0; i < kPeriods.size(); ++i) read(kPeriodNames[i], out.limits[i]);
   read("session", out.session);
   const auto estimate = [&](std::string_view field, double& number) {
     const auto at = json.find(field);
-    if (at != json.end()) reader.number(path_of(name, field), *at, 0, kMostEstimate, number);
+    if (at != json.end()) reader.number(field_path(name, field), *at, 0, kMostEstimate, number);
   };
   estimate("estimated_cpu", out.estimated_cpu);
   estimate("estimated_mem", out.estimated_mem);
@@ -204,7 +211,7 @@ void read_change(PlanReader& reader, std::string_view name, const Json& json, Ty
   reader.known(json, fmt::format("in types.{} of a rule", name), kFields);
   const auto read = [&](std::string_view field, std::optional<Amount>& amount) {
     const auto at = json.find(field);
-    if (at != json.end()) amount = reader.amount(path_of(name, field), *at);
+    if (at != json.end()) amount = reader.amount(field_path(name, field), *at);
   };
   for (std::size_t i = 0; i < kPeriods.size(); ++i) read(kPeriodNames[i], out.limits[i]);
   read("session", out.session);

@@ -14,11 +14,11 @@ namespace {
 
 // So that a server which has vanished, without a word, is noticed within seconds.
 const std::map<std::string, std::string>& our_settings() {
-  static const std::map<std::string, std::string> settings{
+  static const std::map<std::string, std::string> kSettings{
       {"connect_timeout", "3"},        {"keepalives", "1"},       {"keepalives_idle", "5"},
       {"keepalives_interval", "2"},    {"keepalives_count", "3"}, {"tcp_user_timeout", "10000"},
       {"application_name", "headgate"}};
-  return settings;
+  return kSettings;
 }
 
 std::string quoted(const std::string& value) {

@@ -30,54 +30,6 @@ std::string_view words_of(Period period) noexcept {
   return "";
 }
 
-// A kind of alert that is told at most once per cool-down, with the number of those that were not.
-struct CoolDown {
-  bool told = false;
-  Nanos at{0};
-  std::uint64_t held_back = 0;
-
-  bool tell(Nanos now, Nanos cool_down) noexcept {
-    if (told && now - at < cool_down) {
-      ++held_back;
-      return false;
-    }
-    told = true;
-    at = now;
-    return true;
-  }
-  std::uint64_t take_held_back() noexcept { return std::exchange(held_back, 0); }
-};
-
-// Commands a minute: those of this one, and the mean of those before.
-class Pace {
- public:
-  explicit Pace(Nanos now) noexcept : minute_(now / kMinute) {}
-  void count(Nanos now) noexcept {
-    const std::int64_t passed = now / kMinute - minute_;
-    if (passed > 0) {
-      finish_minute(static_cast<double>(current_));
-      // Minutes without any; after many of them all is as quiet as after more.
-      for (std::int64_t i = 1; i < std::min<std::int64_t>(passed, 10 * kUsualOver); ++i) finish_minute(0);
-      minute_ += passed;
-      current_ = 0;
-    }
-    ++current_;
-  }
-  [[nodiscard]] std::uint64_t current() const noexcept { return current_; }
-  [[nodiscard]] double usual() const noexcept { return usual_; }
-  [[nodiscard]] bool known() const noexcept { return known_ >= kLeastKnown; }
-
- private:
-  void finish_minute(double commands) noexcept {
-    known_ = std::min(known_ + 1, kUsualOver);
-    usual_ += (commands - usual_) / static_cast<double>(known_);
-  }
-  std::int64_t minute_;
-  std::int64_t known_ = 0;  // minutes that `usual_` is the mean of
-  std::uint64_t current_ = 0;
-  double usual_ = 0;
-};
-
 std::string more_since(std::uint64_t held_back, std::string_view what) {
   return held_back == 0 ? "" : fmt::format("; {} more {} since the last alert", held_back, what);
 }
@@ -85,6 +37,53 @@ std::string more_since(std::uint64_t held_back, std::string_view what) {
 }  // namespace
 
 struct Watch::Impl {
+  // A kind of alert that is told at most once per cool-down, with the number of those that were not.
+  struct CoolDown {
+    bool told = false;
+    Nanos at{0};
+    std::uint64_t held_back = 0;
+
+    bool tell(Nanos now, Nanos cool_down) noexcept {
+      if (told && now - at < cool_down) {
+        ++held_back;
+        return false;
+      }
+      told = true;
+      at = now;
+      return true;
+    }
+    std::uint64_t take_held_back() noexcept { return std::exchange(held_back, 0); }
+  };
+
+  // Commands a minute: those of this one, and the mean of those before.
+  class Pace {
+   public:
+    explicit Pace(Nanos now) noexcept : minute_(now / kMinute) {}
+    void count(Nanos now) noexcept {
+      const std::int64_t passed = now / kMinute - minute_;
+      if (passed > 0) {
+        finish_minute(static_cast<double>(current_));
+        // Minutes without any; after many of them all is as quiet as after more.
+        for (std::int64_t i = 1; i < std::min<std::int64_t>(passed, 10 * kUsualOver); ++i) finish_minute(0);
+        minute_ += passed;
+        current_ = 0;
+      }
+      ++current_;
+    }
+    [[nodiscard]] std::uint64_t current() const noexcept { return current_; }
+    [[nodiscard]] double usual() const noexcept { return usual_; }
+    [[nodiscard]] bool known() const noexcept { return known_ >= kLeastKnown; }
+
+   private:
+    void finish_minute(double commands) noexcept {
+      known_ = std::min(known_ + 1, kUsualOver);
+      usual_ += (commands - usual_) / static_cast<double>(known_);
+    }
+    std::int64_t minute_;
+    std::int64_t known_ = 0;  // minutes that `usual_` is the mean of
+    std::uint64_t current_ = 0;
+    double usual_ = 0;
+  };
   struct High {
     std::string type;
     Period period;

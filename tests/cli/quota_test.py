@@ -212,7 +212,7 @@ user ana
         self.assertRegex(self.told("quota", "set", "--user", "ana", "--clear"), r"weight +2\.5 +-> +as the plan\n")
 
     def test_nothing_new_is_told_as_such(self):
-        self.answer("/api/quotas/user/ana", status(rule={"mode": "monitor"}))
+        self.answer("/api/quotas/user/ana", status(rule={"mode": "monitor"}, mode="monitor"))
         self.assertEqual(self.set("--mode", "monitor", rule={"mode": "monitor"}), "user ana: all was so already\n")
 
     def test_a_user_that_the_server_does_not_know_yet_can_get_a_rule(self):

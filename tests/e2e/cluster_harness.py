@@ -168,8 +168,8 @@ class Wire:
 class Node(harness.Server):
     """A server that shares its cells. A deadline of seconds: none is missed because the machine is busy."""
 
-    def __init__(self, name, url, policies, deadline="5s", data=None, **settings):
-        env = {"HEADGATE_STORE_KIND": "redis", "HEADGATE_STORE_URL": url, "HEADGATE_STORE_NODE": name,
+    def __init__(self, name, url, policies, deadline="5s", data=None, env=None, **settings):
+        env = {**(env or {}), "HEADGATE_STORE_KIND": "redis", "HEADGATE_STORE_URL": url, "HEADGATE_STORE_NODE": name,
                "HEADGATE_STORE_DEADLINE": deadline}
         env.update({f"HEADGATE_STORE_{key.upper()}": str(value) for key, value in settings.items()})
         super().__init__("--grpc", "off", policies=policies, data=data, env=env)

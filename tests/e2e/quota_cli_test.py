@@ -108,6 +108,14 @@ class Rules(WithServer):
                 (["set-plan", "--plan", "a b", "--mode", "off"], "plan")):
             self.assertIn(message, self.refused("quota", *arguments))
 
+    def test_a_mode_that_does_not_hold_is_told(self):
+        note = "note: mode monitor still holds, the laxest of server, plan and user\n"
+        self.assertNotIn("note", self.told("quota", "set-plan", "--plan", "free", "--mode", "monitor"))
+        self.assertTrue(self.told("quota", "set", "--user", "ana", "--mode", "enforce").endswith(note))
+        self.assertNotIn("note", self.told("quota", "set", "--user", "ana", "--mode", "off"))
+        with harness.Server(policies=ROOMY, env={"HEADGATE_QUOTAS_MODE": "monitor"}) as self.server:
+            self.assertTrue(self.told("quota", "set-plan", "--plan", "free", "--mode", "enforce").endswith(note))
+
     def test_an_agent_sees_itself_and_changes_nothing(self):
         token = self.told("token", "create", "--role", "agent", "--agent", "ana", "--json")
         secret = json.loads(token)["secret"]
@@ -141,11 +149,13 @@ class History(WithServer):
                    f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
         self.pipelined(request, count)
         self.usage(runs=count)
-        rows = list(csv.DictReader(io.StringIO(self.told("quota", "history", "--user", "ana", "--csv"))))
+        def exported(*more):
+            return list(csv.DictReader(io.StringIO(self.told("quota", "history", "--user", "ana", "--csv", *more))))
+        rows = exported()
         self.assertEqual(len(rows), count)
         self.assertEqual(len({row["id"] for row in rows}), count)
         self.assertEqual({row["error_message"] for row in rows}, {'a "quoted"\nline, and =more'})
-        self.assertEqual(len(self.told("quota", "history", "--user", "ana", "--csv", "--limit", "3").split("\r\n")), 5)
+        self.assertEqual(exported("--limit", "3"), rows[:3])
 
     def pipelined(self, request, count):
         """Many requests over one connection, a hundred at a time."""

@@ -71,7 +71,10 @@ class PostgresServer {
 
  private:
   static std::filesystem::path make_directory() {
-    std::string path = (std::filesystem::temp_directory_path() / "headgate-pg-XXXXXX").string();
+    // In memory where that is possible, for it writes a great many files.
+    const bool in_memory = ::access("/dev/shm", W_OK) == 0;
+    const std::filesystem::path where = in_memory ? "/dev/shm" : std::filesystem::temp_directory_path();
+    std::string path = (where / "headgate-pg-XXXXXX").string();
     if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary directory");
     if (const passwd* owner = servant()) {
       if (::chown(path.c_str(), owner->pw_uid, owner->pw_gid) != 0) throw std::runtime_error("chown failed");

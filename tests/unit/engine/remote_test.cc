@@ -176,6 +176,46 @@ TEST_F(RemoteEngine, ALocalPolicyAdmitsItsShareWhileTheStoreIsAway) {
   EXPECT_EQ(admitted(25), 0);
 }
 
+class RemoteAllowances : public RemoteEngine {
+ protected:
+  int admitted(policy::OnStoreFailure while_away, int asks) {
+    Allowances allowances;
+    allowances.on_store_failure = while_away;
+    allowances.all.emplace_back() = {engine.allowance_limit(*Limit::quota({.limit = 10, .period = Period::kDay})),
+                                     engine.allowance_cell(std::array<std::string_view, 1>{"a"})};
+    int count = 0;
+    for (int i = 0; i < asks; ++i) {
+      Check check = check_of("a");
+      check.allowances = &allowances;
+      last = engine.check(check);
+      count += last.allowed ? 1 : 0;
+    }
+    return count;
+  }
+  CheckDecision last;
+};
+
+TEST_F(RemoteAllowances, AreChargedInTheStore) {
+  EXPECT_EQ(admitted(policy::OnStoreFailure::kLocal, 12), 10);
+  EXPECT_EQ(last.why, Why::kQuota);
+  EXPECT_EQ(engine.totals().cells, 0U);
+}
+
+TEST_F(RemoteAllowances, DoAsTheyWereToldWhileTheStoreIsAway) {
+  engine.set_local_share(0.3);
+  remote.away = true;
+  EXPECT_EQ(admitted(policy::OnStoreFailure::kClosed, 3), 0);
+  EXPECT_EQ(last.error(), "store_unavailable");
+  EXPECT_EQ(engine.arrears(), 0U);
+  EXPECT_EQ(admitted(policy::OnStoreFailure::kLocal, 5), 3);
+  EXPECT_EQ(last.why, Why::kQuota);
+  EXPECT_EQ(admitted(policy::OnStoreFailure::kOpen, 5), 5);
+  EXPECT_EQ(engine.arrears(), 1U);
+  remote.away = false;
+  engine.make_up();
+  EXPECT_EQ(admitted(policy::OnStoreFailure::kLocal, 5), 2);  // of ten, eight are used
+}
+
 TEST_F(RemoteEngine, ALocalShareIsAtLeastOne) {
   load(kTen);
   engine.set_local_share(0.001);

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <thread>
 
+#include "support/allocation_counter.h"
+
 namespace headgate::quota {
 namespace {
 
@@ -87,6 +89,24 @@ TEST(Book, WhatWasFoundOutlivesTheRuleThatNamesItsType) {
   ASSERT_TRUE(book.set_rule("ann", {}));
   EXPECT_EQ(found->holds_rule.use_count(), 1);
   EXPECT_EQ(found->type, type);
+}
+
+TEST(Book, FindingAllocatesNothing) {
+  Book book({.timezone = "Europe/Berlin"});
+  const std::string user = "a-user-whose-name-is-too-long-to-be-kept-without-memory";
+  ASSERT_TRUE(book.set_rule(user, rule_with(R"({"plan": "premium", "types": {"a-very-long-name-of-a-type": {}, "shell":
+      {"daily": 5}, "deploy-with-a-name-that-is-long": {"daily": 2}}})")));
+  const auto found = [&](std::string_view plan, std::string_view type) {
+    EXPECT_TRUE(book.find(user, plan, type));
+    EXPECT_TRUE(book.find("somebody-else-whose-name-is-just-as-long", plan, type));
+  };
+  EXPECT_EQ(test::allocations_in([&] {
+              found("", "shell");
+              found("enterprise", "shell");
+              found("", "deploy-with-a-name-that-is-long");
+              found("", "made-up-on-the-spot-and-also-very-long");
+            }),
+            0U);
 }
 
 TEST(Book, RefusesUnknownUsersAndTypesWhenToldTo) {

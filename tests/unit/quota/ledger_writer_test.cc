@@ -157,6 +157,25 @@ TEST_F(LedgerWriterTest, SyncTellsTheErrorWhenPatienceIsOverAndKeepsNothing) {
   EXPECT_EQ(commands("bob"), 1);
 }
 
+TEST_F(LedgerWriterTest, ItFindsOutByItselfThatWritesWorkAgain) {
+  script_->change([](Script& script) { script.fails = true; });
+  std::atomic<int> recovered{0};
+  LedgerOptions options{.durability = Durability::kSync, .patience = 10ms};
+  options.on_trouble = [&](const Error* error) { recovered += error == nullptr ? 1 : 0; };
+  const auto ledger = make(options);
+  std::atomic<bool> told{false};
+  ledger->add(charge_of("u"), [&](const Result<void>& kept) { told = !kept; });
+  ASSERT_TRUE(eventually([&] { return told.load(); }));
+  ASSERT_TRUE(eventually([&] { return ledger->facts().pending == 0; }));
+  EXPECT_FALSE(ledger->facts().problem.empty());
+  const std::size_t before = script_->read([](const Script& script) { return script.attempts; });
+  ASSERT_TRUE(eventually([&] { return script_->read([](const Script& script) { return script.attempts; }) > before; }));
+  script_->change([](Script& script) { script.fails = false; });
+  ASSERT_TRUE(eventually([&] { return ledger->facts().problem.empty(); }));
+  ASSERT_TRUE(eventually([&] { return recovered.load() == 1; }));
+  EXPECT_EQ(commands("u"), 0);
+}
+
 TEST_F(LedgerWriterTest, AsyncKeepsEverythingThroughTroubleAndTellsOfItOnce) {
   std::vector<std::string> told;
   const auto ledger = make({.interval = 1ms, .on_trouble = [&](const Error* error) {

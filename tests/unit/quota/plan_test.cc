@@ -122,13 +122,21 @@ TEST(PlanJson, RefusesWhatIsNoPlan) {
   EXPECT_EQ(told(std::string(200'000, '[')), "the plan must be at most 4 deep");
   EXPECT_EQ(told(std::string(300'000, ' ')), "the plan must have at most 262144 bytes, got 300000");
   EXPECT_EQ(told(R"({"types": {"shell": {"daily": 1, "daily": 2}}})"),
-            "types.shell.daily must be given once, is given twice");
+            "the field \"types.shell.daily\" must be given once, is given twice");
   EXPECT_EQ(told(R"({"types": null})"),
             "types must be an object of types, such as {\"shell\": {\"daily\": 500}}, got null");
   EXPECT_EQ(told(R"({"timezone": 5})"),
             "timezone must be the name of a time zone, such as \"Europe/Berlin\", or null, got 5");
   EXPECT_EQ(message_of(plan_of("{}", Plan{})),
             "types.other must be given: types that the plan does not name count as it");
+}
+
+TEST(PlanJson, TellsEachProblemOnOneLine) {
+  EXPECT_EQ(message_of(rule_of(R"({"a\nb": 1, "timezone": "c\nd", "mode": "on\nly", "types": {"g\nh": {}}})", {})),
+            R"(there is no field "a\nb" here
+timezone must be a name of the IANA time zone database, such as Europe/Berlin, got "c\nd"
+mode must be "enforce", "monitor" or "off", got "on\nly"
+the name of a type must be 1 to 50 letters, digits, "-", "_", "." or ":", got "g\nh")");
 }
 
 TEST(PlanJson, HasBounds) {

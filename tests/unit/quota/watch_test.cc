@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "support/allocation_counter.h"
+
 namespace headgate::quota {
 namespace {
 
@@ -145,6 +147,16 @@ TEST(QuotaWatch, ForgetsWhoWasQuietForLongest) {
   EXPECT_NE(texts(watch.admitted({"cid", "shell", 1, 4s}, standing(450))), "");
   EXPECT_EQ(texts(watch.admitted({"ann", "shell", 1, 5s}, standing(452))), "") << "not quiet for longest";
   EXPECT_NE(texts(watch.admitted({"bob", "shell", 1, 6s}, standing(451))), "") << "forgotten, so told again";
+}
+
+TEST(QuotaWatch, CommandOfAKnownUserAllocatesNothing) {
+  Watch watch;
+  const std::string user = "a-user-whose-name-is-too-long-to-be-kept-without-memory";
+  EXPECT_EQ(texts(watch.admitted({user, "shell", 1, 1s}, standing(1))), "");
+  EXPECT_EQ(test::allocations_in([&] {
+              EXPECT_TRUE(watch.admitted({user, "shell", 1, 2s}, standing(2)).empty());
+            }),
+            0U);
 }
 
 Amount left(Units value) { return {value}; }
