@@ -230,6 +230,15 @@ std::optional<std::int64_t> query_number(const Call& call, std::string_view name
   return std::nullopt;
 }
 
+state::AuditEntry entry_of(const Call& call, std::string action, std::string target) {
+  state::AuditEntry entry;
+  entry.time = call.wall();
+  entry.who = call.who();
+  entry.action = std::move(action);
+  entry.target = std::move(target);
+  return entry;
+}
+
 bool is_name(const Call& call, std::string_view what, std::string_view text) {
   if (!text.empty() && text.size() <= kMaxNameBytes && base::is_plain_text(text)) return true;
   call.fail(400, "invalid_request",

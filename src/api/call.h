@@ -110,6 +110,9 @@ struct Range {
 // Whether text is a name that an agent, policy or token may have; if not, the call has been answered with 400.
 [[nodiscard]] bool is_name(const Call& call, std::string_view what, std::string_view text);
 
+// Of what the caller does now, for the audit log.
+[[nodiscard]] state::AuditEntry entry_of(const Call& call, std::string action, std::string target);
+
 [[nodiscard]] char lower(char c) noexcept;
 [[nodiscard]] bool same_text(std::string_view text, std::string_view lower_case) noexcept;
 [[nodiscard]] bool is_json_type(std::string_view content_type) noexcept;

@@ -98,15 +98,6 @@ std::vector<std::string> listed(const Service& service) {
 
 void answer_whitelist(const Call& call) { call.send(Json{{"agents", call.service().engine->exempt()}}); }
 
-state::AuditEntry entry_of(const Call& call, std::string action, std::string target) {
-  state::AuditEntry entry;
-  entry.time = call.wall();
-  entry.who = call.who();
-  entry.action = std::move(action);
-  entry.target = std::move(target);
-  return entry;
-}
-
 }  // namespace
 
 Json tier_json(const TierOverrides& tiers) {

@@ -10,15 +10,6 @@ namespace {
 constexpr std::string_view kRules = "quota_rule";
 constexpr std::string_view kPlans = "quota_plan";
 
-state::AuditEntry entry_of(const Call& call, std::string action, std::string target) {
-  state::AuditEntry entry;
-  entry.time = call.wall();
-  entry.who = call.who();
-  entry.action = std::move(action);
-  entry.target = std::move(target);
-  return entry;
-}
-
 // On disk first, in force afterwards. False: it was answered.
 bool keep(const Call& call, std::string_view section, std::optional<std::string> value, state::AuditEntry entry) {
   entry.after = value.value_or(std::string());

@@ -177,7 +177,7 @@ class Quotas final : private ClockListener {
     std::string timezone;
     bool operator==(const NumbersKey&) const = default;
     template <typename H>
-    friend H AbslHashValue(H h, const NumbersKey& key) {
+    friend H AbslHashValue(H h, const NumbersKey& key) {  // NOLINT(readability-identifier-naming): absl's name
       return H::combine(std::move(h), key.amount, static_cast<int>(key.period), key.timezone);
     }
   };

@@ -17,7 +17,7 @@ using quota::kPeriods;
 namespace {
 
 constexpr std::size_t kMostRunBytes = 64;
-constexpr std::int64_t kLongestWaitMs = 24 * 3'600'000;
+constexpr std::int64_t kLongestWaitMs = std::int64_t{24} * 3'600'000;
 constexpr std::size_t kMostShown = 200;  // of the line
 
 std::string shown(const Json& json) { return base::shortened(text_of(json), 60); }
@@ -227,7 +227,7 @@ void post_execution(Call& call) {
   std::string run;
   std::int64_t exit_code = 0;
   const Nanos wall = call.wall();
-  constexpr std::int64_t kDay = 24 * 3'600'000;
+  constexpr std::int64_t kDay = std::int64_t{24} * 3'600'000;
   std::int64_t executed_at = millis(wall);
   const std::int64_t oldest = std::max<std::int64_t>(0, executed_at - 90 * kDay);
   fields.text("user_id", execution.user);

@@ -219,7 +219,8 @@ Result<std::size_t> Quotas::restore() {
     }
   }
   for (const auto& [key, sum] : sums) {
-    const auto& [user, type] = key;
+    const std::string& user = key.first;
+    const std::string& type = key.second;
     const Result<quota::Allowance> allowance = book_.find(user, {}, type);
     if (!allowance) continue;
     const auto raise = [&](Period period, const std::string& session, Units used) -> Result<void> {

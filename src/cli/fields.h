@@ -2,11 +2,20 @@
 // or newer server can be asked too.
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "headgate/clock.h"
+
 namespace headgate::cli {
+
+// A span or an instant that a server has told, within what fits.
+[[nodiscard]] inline Nanos milliseconds(double count) {
+  constexpr double kMost = 9e12;
+  return std::chrono::milliseconds{static_cast<std::int64_t>(std::clamp(count, 0.0, kMost))};
+}
 
 // Borrows the JSON.
 class Fields {

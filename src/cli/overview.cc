@@ -12,15 +12,6 @@ namespace headgate::cli {
 
 using nlohmann::ordered_json;
 
-namespace {
-
-Nanos milliseconds(double count) {
-  constexpr double kMost = 9e12;
-  return std::chrono::milliseconds{static_cast<std::int64_t>(std::clamp(count, 0.0, kMost))};
-}
-
-}  // namespace
-
 Overview read_overview(const ordered_json& json) {
   const Fields all(json);
   Overview out;

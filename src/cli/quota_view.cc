@@ -16,17 +16,12 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::array<const char*, 3> kTitles{"TODAY", "THIS WEEK", "THIS MONTH"};
-constexpr std::array<const char*, 3> kNames{"today", "week", "month"};
+constexpr std::array<const char*, 3> kPeriodTitles{"today", "week", "month"};
 constexpr std::size_t kBar = 9;      // of a period that stands beside others
 constexpr std::size_t kCounts = 11;  // "12.3k/45.6k"
 constexpr std::size_t kCell = kBar + 1 + kCounts;
-constexpr std::size_t kGap = 2;
+constexpr std::size_t kQuotaGap = 2;
 constexpr int kIndent = 12;  // of what follows a name
-
-Nanos milliseconds(double count) {
-  constexpr double kMost = 9e12;
-  return std::chrono::milliseconds{static_cast<std::int64_t>(std::clamp(count, 0.0, kMost))};
-}
 
 std::string padded(const std::string& text, std::size_t columns) {
   const std::size_t taken = columns_of(text);
@@ -47,9 +42,9 @@ std::string counts(const QuotaUse& use) {
 }
 
 // A line of what is shown, whose blanks at its end are left out.
-class Row {
+class QuotaRow {
  public:
-  explicit Row(const Terminal& terminal) : terminal_(terminal) {}
+  explicit QuotaRow(const Terminal& terminal) : terminal_(terminal) {}
   void add(const std::string& text, std::size_t columns, Ink ink = Ink::kPlain) {
     if (text.empty()) {
       blanks_ += columns;
@@ -83,7 +78,7 @@ class Page {
     out_ += "\n";
     std::size_t name = 4;
     for (const QuotaStatus::Type& type : status_.types) name = std::max(name, columns_of(type.name));
-    if (name + 3 * (kGap + kCell) <= static_cast<std::size_t>(terminal_.width)) {
+    if (name + 3 * (kQuotaGap + kCell) <= static_cast<std::size_t>(terminal_.width)) {
       beside(name);
     } else {
       below();
@@ -116,21 +111,21 @@ class Page {
   }
 
   void beside(std::size_t name) {
-    Row titles(terminal_);
-    titles.add("TYPE", name + kGap, Ink::kDim);
-    for (const char* title : kTitles) titles.add(title, kCell + kGap, Ink::kDim);
+    QuotaRow titles(terminal_);
+    titles.add("TYPE", name + kQuotaGap, Ink::kDim);
+    for (const char* title : kTitles) titles.add(title, kCell + kQuotaGap, Ink::kDim);
     out_ += titles.text();
     for (const QuotaStatus::Type& type : status_.types) {
-      Row row(terminal_);
-      row.add(printable(type.name), name + kGap, Ink::kBold);
+      QuotaRow row(terminal_);
+      row.add(printable(type.name), name + kQuotaGap, Ink::kBold);
       for (const std::optional<QuotaUse>& use : type.uses) {
         if (!use) {
-          row.add("", kCell + kGap);
+          row.add("", kCell + kQuotaGap);
         } else if (!use->limit) {
-          row.add(fmt::format("{}, no limit", brief(use->used)), kCell + kGap, Ink::kDim);
+          row.add(fmt::format("{}, no limit", brief(use->used)), kCell + kQuotaGap, Ink::kDim);
         } else {
           row.add(quota_bar(*use, kBar, terminal_.unicode), kBar + 1, quota_ink(*use));
-          row.add(counts(*use), kCounts + kGap);
+          row.add(counts(*use), kCounts + kQuotaGap);
         }
       }
       out_ += row.text();
@@ -147,8 +142,8 @@ class Page {
       for (std::size_t i = 0; i < type.uses.size(); ++i) {
         const std::optional<QuotaUse>& use = type.uses[i];
         if (!use) continue;
-        Row row(terminal_);
-        row.add(std::string("  ") + kNames[i], kName + 1, Ink::kDim);
+        QuotaRow row(terminal_);
+        row.add(std::string("  ") + kPeriodTitles[i], kName + 1, Ink::kDim);
         if (use->limit) {
           row.add(quota_bar(*use, bar, terminal_.unicode), bar + 1, quota_ink(*use));
           row.add(counts(*use), kCounts);
@@ -163,11 +158,11 @@ class Page {
   // All types have the same calendar, so it is told once.
   void resets() {
     std::vector<std::string> told;
-    for (std::size_t i = 0; i < kNames.size(); ++i) {
+    for (std::size_t i = 0; i < kPeriodTitles.size(); ++i) {
       if (status_.resets_at[i] <= Nanos{0}) continue;
       const Nanos left = status_.resets_at[i] - now_;
       told.push_back(
-          fmt::format("{} {}", kNames[i], left > Nanos{0} ? "in " + span_text(left) : std::string("by now")));
+          fmt::format("{} {}", kPeriodTitles[i], left > Nanos{0} ? "in " + span_text(left) : std::string("by now")));
     }
     if (told.empty()) return;
     const std::string where = status_.timezone.empty() ? "" : fmt::format(", at midnight in {}", status_.timezone);

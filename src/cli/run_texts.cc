@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "cli/describe.h"
+#include "cli/fields.h"
 #include "cli/terminal.h"
 
 namespace headgate::cli {
@@ -19,16 +20,8 @@ namespace {
 using nlohmann::ordered_json;
 using namespace std::chrono_literals;
 
-constexpr double kMostMillis = 1e13;  // three centuries
-
-Nanos span_of(double milliseconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(std::clamp(milliseconds, 0.0, kMostMillis)));
-}
-
 // To the second: what is told of the future is no more exact.
-std::string about_span(double milliseconds) {
-  return span_text(std::chrono::ceil<std::chrono::seconds>(span_of(milliseconds)));
-}
+std::string about_span(double count) { return span_text(std::chrono::ceil<std::chrono::seconds>(milliseconds(count))); }
 
 std::string clock_text(std::int64_t epoch_ms) {
   const std::time_t seconds = epoch_ms / 1000;
@@ -49,8 +42,8 @@ std::string denial_text(const Fields& answer, std::int64_t now_ms) {
   const double retry = answer.number("retry_after_ms");
   if (retry > 0) {
     text += "; try again in " + about_span(retry);
-    if (span_of(retry) >= 1h) {
-      text += fmt::format(" ({})", clock_text(now_ms + static_cast<std::int64_t>(std::min(retry, kMostMillis))));
+    if (milliseconds(retry) >= 1h) {
+      text += fmt::format(" ({})", clock_text(now_ms + milliseconds(retry).count() / 1'000'000));
     }
   } else if (retry < 0) {
     text += "; waiting cannot help";

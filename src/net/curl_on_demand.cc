@@ -25,6 +25,7 @@ Function* find_in_curl(Function*, const char* name) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name
 #define HEADGATE_CURL(name) static const auto call = find_in_curl(static_cast<decltype(&name)>(nullptr), #name)
 
 extern "C" {

@@ -21,9 +21,9 @@ namespace headgate::quota {
 struct UsageKey {
   std::string user{};
   std::string type{};
-  std::string session{};  // empty, but where commands are limited by session
-  Nanos day{0};           // when the local day began, by the wall clock
-  auto operator<=>(const UsageKey&) const = default;
+  std::string session{};                              // empty, but where commands are limited by session
+  Nanos day{0};                                       // when the local day began, by the wall clock
+  auto operator<=>(const UsageKey&) const = default;  // NOLINT(modernize-use-nullptr): it misreads this
 };
 
 struct Usage {

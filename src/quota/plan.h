@@ -33,7 +33,7 @@ struct Amount {
   static constexpr Units kUnlimited = -1;
   Units value = kUnlimited;
   [[nodiscard]] constexpr bool unlimited() const noexcept { return value == kUnlimited; }
-  auto operator<=>(const Amount&) const = default;
+  auto operator<=>(const Amount&) const = default;  // NOLINT(modernize-use-nullptr): it misreads this
 };
 inline constexpr Units kMostCommands = 1'000'000'000'000;  // of an Amount
 inline constexpr double kMostEstimate = 1e6;               // of estimated_cpu and estimated_mem
