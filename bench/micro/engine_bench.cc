@@ -138,7 +138,7 @@ class EngineContender {
         for (const engine::WorkingLimit* limit : limits_) {
           Allowances::One& one = allowances.all.emplace_back();
           one.limit = limit;
-          one.cell = base::mix(whose, {allowances.all.size(), 0});
+          one.cell = Allowances::cell(whose, allowances.all.size());
         }
         check.allowances = &allowances;
       }

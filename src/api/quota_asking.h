@@ -9,7 +9,7 @@ namespace headgate::api {
 inline constexpr Units kCountless = 1'000'000'000'000'000;
 
 [[nodiscard]] inline base::Hash128 cell(const base::Hash128& whose, Period period) noexcept {
-  return base::mix(whose, {static_cast<std::uint64_t>(period) + 1, 0});
+  return Allowances::cell(whose, static_cast<std::uint64_t>(period));
 }
 
 // One check from the question to the answer.

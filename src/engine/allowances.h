@@ -13,6 +13,12 @@ struct Allowances {
     base::Hash128 cell;                           // of Engine::allowance_cell(); the same one whatever the numbers
   };
   base::BoundedArray<One, kMost> all;
+
+  // One of several cells of the same names. They lie side by side, so that a check takes one lock for all of them.
+  [[nodiscard]] static base::Hash128 cell(const base::Hash128& names, std::uint64_t which) noexcept {
+    constexpr int kTold = 16;  // the bits from here on tell cells apart
+    return {names.low, names.high ^ (which << kTold)};
+  }
   policy::OnStoreFailure on_store_failure = policy::OnStoreFailure::kLocal;
 };
 

@@ -102,6 +102,21 @@ Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std:
       outcome.burst = answer.burst;
       return true;
     }
+    case Strategy::kFixedWindow:
+    case Strategy::kQuota: {
+      // A window that has begun and has room.
+      const core::WindowNumbers& numbers = limit.numbers.window;
+      const Nanos end{words[0]};
+      if (place.ahead() || ask.wall >= end || words[1] + charge.cost > numbers.most) break;
+      undo.kind = Undo::Kind::kAll;
+      undo.high = *place.high;
+      undo.second = words[1];
+      words[1] += charge.cost;
+      outcome = {};
+      outcome.reset_after = end - ask.wall;
+      core::read_room(outcome, numbers.most - words[1], numbers.burst, charge.cost);
+      return true;
+    }
     case Strategy::kConcurrency:
     case Strategy::kLeakyBucket: return false;
     default: break;
