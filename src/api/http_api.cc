@@ -95,7 +95,12 @@ std::string no_such_path(std::string_view path) {
   return fmt::format("there is nothing at {}{}", base::shortened(path, 100), base::did_you_mean(path, paths));
 }
 
-std::string new_request_id() { return fmt::format("{:016x}", base::random_seed()); }
+// Nobody must guess it; it is only to be told from others. So the system is asked once for each thread.
+std::string new_request_id() {
+  thread_local base::Hash128 last{base::random_seed(), base::random_seed()};
+  last = base::mix(last, {1, 0});
+  return fmt::format("{:016x}", last.low);
+}
 
 class Routing final : public HttpApi {
  public:

@@ -3,6 +3,7 @@
 #include <absl/container/flat_hash_map.h>
 #include <absl/hash/hash.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <iterator>
@@ -20,6 +21,7 @@ constexpr std::size_t kEnough = 5'000;
 // In one commit, at most. When the ledger is behind, bigger commits are what lets it catch up: a page of an index is
 // written once a commit, however many of its rows are new.
 constexpr std::size_t kMostAtOnce = 50'000;
+constexpr int kAsyncNice = 10;
 constexpr Nanos kFirstRetry = 20ms;
 constexpr Nanos kSlowestRetry = 1s;
 // A step of pruning takes a few milliseconds; writers come between any two.
@@ -156,6 +158,8 @@ LedgerFacts LedgerWriter::facts() const {
 }
 
 void LedgerWriter::run() {
+  // Nobody waits for it: those who answer checks go first.
+  if (options_.durability == Durability::kAsync) (void)::setpriority(PRIO_PROCESS, 0, kAsyncNice);
   std::unique_lock lock(mutex_);
   for (;;) {
     await_work(lock);
