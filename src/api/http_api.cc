@@ -95,7 +95,7 @@ std::string no_such_path(std::string_view path) {
   return fmt::format("there is nothing at {}{}", base::shortened(path, 100), base::did_you_mean(path, paths));
 }
 
-// Nobody must guess it; it is only to be told from others. So the system is asked once for each thread.
+// It need not be hard to guess, only to be told from others: so the system is asked once for each thread.
 std::string new_request_id() {
   thread_local base::Hash128 last{base::random_seed(), base::random_seed()};
   last = base::mix(last, {1, 0});
