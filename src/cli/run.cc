@@ -297,7 +297,7 @@ Command run_command(CLI::App& parent, char** const& command) {
   app->add_option("--estimate-cpu", options->estimated_cpu)->check(no_less_than_zero());
   app->add_option("--estimate-mem", options->estimated_mem)->check(no_less_than_zero());
   app->add_flag("--wait{1h}", options->wait);
-  constexpr int kMostPriority = 1'000'000;
+  constexpr int kMostPriority = 1'000;
   app->add_option("--priority", options->priority)->check(between(-kMostPriority, kMostPriority));
   app->add_option("--on-failure", options->on_failure)->check(one_of({"open", "closed"}));
   app->add_option("--warn", options->warn)->check(one_of({"auto", "always", "never"}));
