@@ -24,13 +24,13 @@ From a trace: replays it to see how much each key asks for at its busiest, takes
 a percentile of that over all keys, adds headroom, and replays the trace again
 with the limits that come out, to show what they would have denied.
 
-From a server's ledger, with --quotas: takes a percentile of the commands that
+From a server's ledger, without a trace: takes a percentile of the commands that
 users ran a day, a week and a month, by plan and type, adds headroom, rounds up,
 and tells whom the limits of now and those proposed would have refused. Changes
 nothing: --commands prints what to type.
 
 Usage: headgate tune --trace FILE [OPTIONS]
-       headgate tune --quotas [OPTIONS]
+       headgate tune [--since SPAN] [OPTIONS]
 
 Options:
   --percentile P      of the keys or users, over 0 and up to 100 (default: 95)
@@ -47,7 +47,6 @@ From a trace:
   --start TIME        the wall clock at t = 0, as RFC 3339
 
 From a server's ledger:
-  --quotas            propose quotas
   --since SPAN        how far back: 30d, or a day such as 2026-11-01
                       (default: 30d)
   --plan P            for this plan alone
@@ -65,7 +64,6 @@ struct Options {
   double percentile = 95;
   std::string headroom_text = "1.2";
   double headroom = 1.2;  // what that says
-  bool quotas = false;
   bool commands = false;
   ClientOptions client;
   bool json = false;
@@ -148,22 +146,17 @@ std::optional<double> headroom_of(std::string_view text) {
 
 // What does not go together; empty: all is well.
 std::string conflict(const Options& options) {
-  const bool of_quotas = !options.since.empty() || !options.plan.empty() || options.commands;
-  if (options.quotas) {
-    if (!options.trace.empty()) return "--quotas looks at a server's ledger: it cannot go with --trace";
-    if (!options.policies.empty()) return "--quotas looks at plans: it cannot go with --policies";
+  if (options.trace.empty()) {
+    if (!options.policies.empty()) {
+      return "--policies goes with --trace: of checks a server keeps only counts, so their limits are tuned from "
+             "recorded traffic";
+    }
     if (!options.start.empty()) return "--start goes with --trace";
     if (options.commands && options.json) return "--commands and --json cannot go together";
     return {};
   }
-  if (!options.trace.empty() && !options.since.empty()) {
-    return "--since asks a server for its history: a trace is always taken whole";
-  }
-  if (!options.trace.empty() && of_quotas) return "--plan and --commands go with --quotas";
-  if (options.trace.empty()) {
-    return "--trace or --quotas is needed: a server keeps the commands that users ran (--quotas), but of other checks "
-           "only counts, so limits are tuned from recorded traffic (--trace)";
-  }
+  if (!options.since.empty()) return "--since asks a server for its history: a trace is always taken whole";
+  if (!options.plan.empty() || options.commands) return "--plan and --commands cannot go with --trace";
   if (options.trace == "-") return "--trace must be a file, since it is read three times, got standard input";
   return {};
 }
@@ -181,7 +174,7 @@ int tune(Options options) {
         "tune");
   }
   options.headroom = *headroom;
-  if (options.quotas) {
+  if (options.trace.empty()) {
     return tune_quotas_command({options.client, options.since, options.plan, options.commands, options.percentile,
                                 options.headroom, options.json},
                                options.terminal.terminal());
@@ -217,7 +210,6 @@ Command tune_command(CLI::App& parent) {
   app->add_option("--since", options->since);
   app->add_option("--percentile", options->percentile);
   app->add_option("--headroom", options->headroom_text);
-  app->add_flag("--quotas", options->quotas);
   app->add_option("--plan", options->plan);
   app->add_flag("--commands", options->commands);
   app->add_flag("--json", options->json);

@@ -1,4 +1,4 @@
-// `headgate tune --quotas`: quotas proposed from a server's ledger.
+// `headgate tune` without a trace: quotas proposed from a server's ledger.
 #pragma once
 
 #include <string>

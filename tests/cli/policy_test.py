@@ -322,13 +322,12 @@ class Tune(WithFiles):
         self.assertIn("not used", text)
 
     def test_mistakes_are_told(self):
-        needed = ("--trace or --quotas is needed: a server keeps the commands that users ran (--quotas), but of other checks "
-                  "only counts, so limits are tuned from recorded traffic (--trace)")
         for arguments, message in (
                 (["--trace", self.trace, "--since", "24h"],
                  "--since asks a server for its history: a trace is always taken whole"),
-                ([], needed),
-                (["--since", "24h"], needed),
+                (["--policies", self.policies], "--policies goes with --trace: of checks a server keeps only counts, so their "
+                                                "limits are tuned from recorded traffic"),
+                (["--start", "2026-03-28T15:00:00Z"], "--start goes with --trace"),
                 (["--trace", "-"], "--trace must be a file, since it is read three times, got standard input"),
                 (["--trace", self.trace, "--percentile", "0"], "--percentile must be over 0 and up to 100, got 0"),
                 (["--trace", self.trace, "--headroom", "0.5"],

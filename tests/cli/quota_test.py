@@ -386,7 +386,7 @@ class Tune(WithServer):
         self.answer("/api/quotas/users", {"users": [{"user": "rich", "rule": {"plan": "enterprise"}}], "next": None})
 
     def test_proposals_are_by_plan_and_type_with_their_effect(self):
-        told = json.loads(self.told("tune", "--quotas", "--json"))
+        told = json.loads(self.told("tune", "--json"))
         self.assertEqual([(one["plan"], one["type"], one["users"]) for one in told["types"]],
                          [("enterprise", "shell", 1), ("free", "shell", 20)])
         free = told["types"][1]
@@ -398,27 +398,26 @@ class Tune(WithServer):
         self.assertEqual(free["would_refuse_now"], {"users": 0, "days": 0, "commands": 0})
 
     def test_the_table_says_the_same(self):
-        text = self.told("tune", "--quotas", "--headroom", "0%", "--plan", "free")
+        text = self.told("tune", "--headroom", "0%", "--plan", "free")
         self.assertRegex(text, r"(?m)^free  shell  day +190 +200 +500 +190 +now nobody$")
         self.assertRegex(text, r"(?m)^ +week +1,330 .* then 1 user, \d+ days$")
         self.assertIn("From 14 days.", text)
 
     def test_commands_can_be_pasted(self):
-        self.assertEqual(self.told("tune", "--quotas", "--plan", "free", "--commands"),
+        self.assertEqual(self.told("tune", "--plan", "free", "--commands"),
                          "headgate quota set-plan --plan free --type shell --daily 230 --weekly 1600 --monthly 6900\n")
 
     def test_nothing_known_is_an_error(self):
         self.answer("/api/quotas/usage", {"usage": []})
-        result = self.ask("tune", "--quotas")
+        result = self.ask("tune")
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertIn("there is nothing to propose from", result.stderr)
-        self.refused("tune", "--quotas", "--plan", "gold",
+        self.refused("tune", "--plan", "gold",
                      message='there is no plan "gold": "headgate quota plans" shows them')
 
     def test_mistakes_are_told(self):
-        self.misused("tune", "--quotas", "--trace", "x", message=(
-            "--quotas looks at a server's ledger: it cannot go with --trace"))
-        self.misused("tune", "--quotas", "--since", "500d", message="--since must be at most 400 days ago")
+        self.misused("tune", "--plan", "free", "--trace", "x", message="--plan and --commands cannot go with --trace")
+        self.misused("tune", "--since", "500d", message="--since must be at most 400 days ago")
 
 
 class Help(unittest.TestCase):

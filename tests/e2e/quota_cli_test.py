@@ -188,13 +188,13 @@ class Report(WithServer):
         self.told("quota", "set", "--user", "eve", "--plan", "enterprise")
         harness.wait_until(lambda: sum(row["commands"] for row in self.server.manage(
             "GET", "/api/quotas/usage").json["usage"]) == 44, "the ledger knows all")
-        told = json.loads(self.told("tune", "--quotas", "--json", "--headroom", "50%"))
+        told = json.loads(self.told("tune", "--json", "--headroom", "50%"))
         self.assertTrue(told["only_today"])
         self.assertEqual([(one["plan"], one["users"], one["daily"]["most"], one["daily"]["limit"]) for one in told["types"]],
                          [("enterprise", 1, 4, None), ("free", 2, 30, 500)])
         self.assertEqual(told["types"][1]["daily"]["proposed"], 45)
-        self.assertIn("come back tomorrow", self.told("tune", "--quotas").replace("\n", " "))
-        commands = self.told("tune", "--quotas", "--headroom", "50%", "--commands")
+        self.assertIn("come back tomorrow", self.told("tune").replace("\n", " "))
+        commands = self.told("tune", "--headroom", "50%", "--commands")
         self.assertEqual(commands.count("\n"), 1, "the plan without limits keeps none")
         self.told(*commands.split()[1:])
         self.assertRegex(self.told("quota", "status", "--user", "ana"), r"(?m)^shell +\S+ 30/45 ")
