@@ -43,10 +43,14 @@ void Quotas::stop() {
   }
   wake_.notify_all();
   thread_.join();
-  for (const auto& [run, asking] : waiting_) {
+  absl::flat_hash_map<std::string, AskingPtr> left;
+  {
+    const std::lock_guard guard(mutex_);
+    left.swap(waiting_);
+  }
+  for (const auto& [run, asking] : left) {
     asking->done(Error{ErrorCode::kIo, "the server is stopping; ask again", true});
   }
-  waiting_.clear();
 }
 
 Result<Quotas::Numbers> Quotas::numbers(Amount amount, Period period, std::string_view timezone) {
@@ -138,14 +142,15 @@ void Quotas::check(QuotaAsk ask, Done done) {
   }
   if (asking->ask.run.empty()) asking->ask.run = new_run();
   const QuotaAsk& asked = asking->ask;
-  const quota::RunQueue::Entered entered = queue_.enter({.id = asked.run,
-                                                         .user = asked.user,
-                                                         .type = asked.type,
-                                                         .session = asked.session,
-                                                         .priority = asked.priority,
-                                                         .weight = asking->allowance.weight,
-                                                         .until = asking->arrived + asked.max_wait},
-                                                        pace, asking->arrived);
+  const quota::RunQueue::Entered entered =
+      queue_.enter({.id = asked.run,
+                    .user = asked.user,
+                    .type = asked.type,
+                    .session = asked.session,
+                    .priority = asked.priority,
+                    .weight = asking->allowance.weight,
+                    .until = asking->arrived + (ending_ ? Nanos{0} : asked.max_wait)},
+                   pace, asking->arrived);
   using Entered = quota::RunQueue::Entered;
   asking->tracked = entered == Entered::kStarted || entered == Entered::kWaits;
   if (entered == Entered::kWaits) waiting_.emplace(asked.run, asking);

@@ -74,7 +74,7 @@ class Quotas final : private ClockListener {
  public:
   Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options);
   ~Quotas();
-  // Whoever still waits is told so, and nobody starts any more. Once nobody asks any more.
+  // Whoever waits is told that it is over, and nobody waits any more. Once; others may still ask.
   void stop();
   Quotas(const Quotas&) = delete;
   Quotas& operator=(const Quotas&) = delete;

@@ -180,11 +180,11 @@ class Running final : public Server {
     stopped_ = true;
     log(LogLevel::kInfo, "draining", {{"within_ms", config_.drain_within.count() / 1'000'000}});
     watch_.reset();
+    quotas_->stop();  // or the line would hold up the end
     io_->stop(config_.drain_within);
     keeper_.reset();
     snapshots_.reset();  // writes the last one
     leave_others();
-    quotas_->stop();
     if (const Result<void> kept = ledger_->flush(); !kept) {
       log(LogLevel::kError, "the ledger's last entries were not written", {{"problem", kept.error().message}});
     }

@@ -313,6 +313,18 @@ class Fairness(unittest.TestCase):
             self.assertEqual(len(order), 11)
             self.assertLess(order.index("quiet"), 3, order)
 
+    def test_a_server_that_stops_tells_those_who_wait(self):
+        with harness.Server(env={"HEADGATE_QUOTAS_CONCURRENT": "1", "HEADGATE_DRAIN": "10m"}) as server:
+            self.assertTrue(check(server, "a").json["allowed"])
+            answers = []
+            waiting = threading.Thread(target=lambda: answers.append(check(server, "b", max_wait_ms=600_000)))
+            waiting.start()
+            harness.wait_until(lambda: server.manage("GET", "/api/quotas/queue").json["waiting"] == 1, "one in line")
+            self.assertEqual(server.stop(), 0)
+            waiting.join(harness.PATIENCE)
+            self.assertEqual(answers[0].status, 503)
+            self.assertIn("stopping", answers[0].json["message"])
+
     def test_a_client_that_closes_its_connection_leaves_the_line(self):
         with harness.Server(env={"HEADGATE_QUOTAS_CONCURRENT": "1"}) as server:
             self.assertTrue(check(server, "a").json["allowed"])
