@@ -251,7 +251,7 @@ void get_quota_report(Call& call) {
         }
         using Entry = std::pair<const std::pair<std::string, std::string>, Sum>;
         std::vector<const Entry*> worst;
-    worst.reserve(sums.size());
+        worst.reserve(sums.size());
         for (const Entry& entry : sums) worst.push_back(&entry);
         const auto refused = [](const Entry* entry) {
           return entry->second.usage.refused + entry->second.usage.would_refuse;
