@@ -50,6 +50,9 @@ const char* curl_easy_strerror(CURLcode code) {
   HEADGATE_CURL(curl_easy_strerror);
   return call == nullptr ? "libcurl.so.4 cannot be loaded" : call(code);
 }
+// libcurl has chosen these signatures; its enumerations are as large as what they are promoted to.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wvarargs"
 // What is set is a long, a pointer or a curl_off_t: each is as large as a pointer and passed as one.
 static_assert(sizeof(long) == sizeof(void*) && sizeof(curl_off_t) == sizeof(void*));
 CURLcode curl_easy_setopt(CURL* curl, CURLoption option, ...) {
@@ -68,6 +71,7 @@ CURLcode curl_easy_getinfo(CURL* curl, CURLINFO info, ...) {
   va_end(arguments);
   return call(curl, info, into);
 }
+#pragma GCC diagnostic pop
 CURLHcode curl_easy_header(CURL* curl, const char* name, size_t index, unsigned origin, int request,
                            curl_header** found) {
   HEADGATE_CURL(curl_easy_header);
