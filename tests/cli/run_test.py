@@ -513,7 +513,8 @@ class OnATerminal(RunCase):
             shell.wait_for("prompt>")
             words = " ".join(f"'{word}'" for word in self.words("cat"))
             shell.press(words.encode() + b"\n")
-            shell.wait_for("'cat'")
+            # Before that the shell may still have the terminal, and lose what is typed.
+            wait_until(lambda: self.asked(CHECK), "it runs")
             shell.press(b"one\n")
             shell.wait_for("one\r\none")
             shell.press(b"\x1a")

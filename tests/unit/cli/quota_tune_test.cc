@@ -153,7 +153,7 @@ TEST(QuotaTune, UsersAreJudgedByTheirOwnPlan) {
 TEST(QuotaTune, ALongerPeriodNeverAllowsLessThanAShorterOne) {
   QuotaTuneInput input = input_of({used("a", kMonday, 1), used("a", kMonday + std::chrono::days{6}, 1)});
   input.rows.push_back(used("b", kMonday - std::chrono::days{40}, 90));
-  const QuotaTuned& tuned = tune_quotas(input).types.at(0);
+  const QuotaTuned tuned = tune_quotas(input).types.at(0);
   EXPECT_LE(tuned.seen[0].proposed, tuned.seen[1].proposed);
   EXPECT_LE(tuned.seen[1].proposed, tuned.seen[2].proposed);
 }
