@@ -26,7 +26,7 @@ namespace headgate::test {
 
 // Waits for a condition, looking often; false: it did not come true in time.
 template <class Condition>
-bool eventually(Condition condition, std::chrono::milliseconds at_most = std::chrono::seconds{10}) {
+bool eventually(Condition condition, std::chrono::milliseconds at_most = std::chrono::seconds{60}) {
   const auto end = std::chrono::steady_clock::now() + at_most;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
