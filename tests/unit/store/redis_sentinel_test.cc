@@ -47,6 +47,7 @@ TEST(RedisSentinel, FollowsAFailOver) {
   master.kill();
   ASSERT_TRUE(eventually([&] { return ask(*client, {"SET", "b", "after"}).ok; }, 20s)) << client->why();
   EXPECT_EQ(ask(*client, {"GET", "a"}).text, "before");
+  EXPECT_EQ(replica.ask({"SELECT", "1"}), "OK");  // once more: promoted, it has closed its connections
   EXPECT_EQ(replica.ask({"GET", "b"}), "after");
   EXPECT_GE(witness.ups(), 2);
   EXPECT_GE(witness.downs().size(), 1U);
