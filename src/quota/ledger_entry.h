@@ -9,6 +9,9 @@ namespace headgate::quota {
 // The most that any sum of a row of usage may reach. Sums stay there, so that no client can bring one to overflow and
 // the whole batch with it to a halt.
 inline constexpr std::int64_t kMostUsage = 1'000'000'000'000'000;
+// The columns of usage that are summed and stop there.
+inline constexpr std::array kUsageSums{"commands", "refused",  "would_refuse", "throttled",
+                                       "runs",     "failures", "duration_ms",  "cpu_ms"};
 
 // Repairs texts, cuts errors, brings numbers into range. An Error: a name is missing or too long, or the hash is none.
 [[nodiscard]] Result<void> make_fit(Ledger::Entry& entry);

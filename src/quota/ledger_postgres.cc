@@ -40,8 +40,7 @@ std::string write_sql() {
       "$26::double precision[]) WHERE EXISTS (SELECT FROM mark) "
       "ON CONFLICT (user_id, command_type, day_start, session_id) DO UPDATE SET "
       "memory_mb = usage.memory_mb + excluded.memory_mb";
-  for (const char* figure :
-       {"commands", "refused", "would_refuse", "throttled", "runs", "failures", "duration_ms", "cpu_ms"}) {
+  for (const char* figure : kUsageSums) {
     sql += fmt::format(", {0} = LEAST(usage.{0} + excluded.{0}, {1})", figure, kMostUsage);
   }
   return sql;

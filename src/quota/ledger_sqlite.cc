@@ -33,8 +33,7 @@ std::string add_usage_sql() {
   std::string sql =
       "INSERT INTO usage VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) "
       "ON CONFLICT DO UPDATE SET memory_mb = memory_mb + excluded.memory_mb";
-  for (const char* figure :
-       {"commands", "refused", "would_refuse", "throttled", "runs", "failures", "duration_ms", "cpu_ms"}) {
+  for (const char* figure : kUsageSums) {
     sql += fmt::format(", {0} = min({0} + excluded.{0}, {1})", figure, kMostUsage);
   }
   return sql;
