@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kRules = "quota_rule";
 constexpr std::string_view kPlans = "quota_plan";
 
-// On disk first, in force afterwards. False: it was answered.
+// What the book has taken goes to disk; false: it could not, and was answered: the caller takes it back.
 bool keep(const Call& call, std::string_view section, std::optional<std::string> value, state::AuditEntry entry) {
   entry.after = value.value_or(std::string());
   const std::array settings{state::Setting{std::string(section), call.id, std::move(value)}};
@@ -41,8 +41,11 @@ void put_quota_user(Call& call) {
   if (before) entry.before = to_json(*before);
   std::optional<std::string> value;
   if (!rule->empty()) value = to_json(*rule);
-  if (!keep(call, kRules, std::move(value), std::move(entry))) return;
   if (const Result<void> set = quotas->book().set_rule(call.id, *std::move(rule)); !set) return call.fail(set.error());
+  if (!keep(call, kRules, std::move(value), std::move(entry))) {
+    (void)quotas->book().set_rule(call.id, before.value_or(quota::UserRule{}));
+    return;
+  }
   answer_rule(call, *quotas);
 }
 
@@ -97,8 +100,11 @@ void put_quota_plan(Call& call) {
   state::AuditEntry entry = entry_of(call, "quota_plan.set", call.id);
   if (before) entry.before = to_json(*before);
   const std::string text = to_json(*plan);
-  if (!keep(call, kPlans, text, std::move(entry))) return;
   if (const Result<void> set = quotas->book().set_plan(call.id, *std::move(plan)); !set) return call.fail(set.error());
+  if (!keep(call, kPlans, text, std::move(entry))) {
+    (void)(before ? quotas->book().set_plan(call.id, *before) : quotas->book().clear_plan(call.id));
+    return;
+  }
   call.send(Json{{"plan", call.id}, {"rules", Json::parse(text)}});
 }
 
