@@ -44,6 +44,7 @@ struct Judged {
   bool soft = false;     // exceeding it only warns
   bool parent = false;   // judged for the parent of the check
   bool exceeded = false;
+  Counters::Id counter = 0;
   const WorkingLimit* own = nullptr;  // the agent's override, which stands in for the policy's limits
 };
 

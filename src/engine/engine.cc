@@ -28,6 +28,8 @@ std::string_view subject_of(const Check& check) noexcept {
 
 // So much of a cell's units; fractions of one are rounded up, but not what only a double's noise has put there.
 Units units_of(double amount, double scale) noexcept {
+  if (amount == 1 && scale == 1) [[likely]]
+    return 1;
   const double exact = amount * scale;
   if (exact < 1e15) {
     const auto whole = static_cast<Units>(exact);
@@ -64,6 +66,7 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const double* amoun
   state.rules->rules.match(fields, state.surroundings, matched);
   if (matched.overflow()) return false;
   bool room = true;
+  const bool overridden = !state.overrides->empty();
   for (const std::uint32_t index : matched.policies()) {
     const WorkingPolicy& working = state.rules->policies[index];
     const double amount = amounts[working.unit];
@@ -73,6 +76,7 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const double* amoun
     judged.policy = index;
     judged.first = static_cast<std::uint16_t>(plan.charges.size());
     judged.strand = side.strand;
+    judged.counter = working.strands[side.strand].counter;
     judged.enforced = side.enforced && working.enforced;
     judged.soft = !judged.enforced || working.soft;
     judged.parent = parent;
@@ -102,20 +106,15 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const double* amoun
       charge.patience = patience;
       charge.leased = working.leased;
       plan.limits.emplace_back() = &limit;
-      plan.holds_slots = plan.holds_slots || slots;
+      plan.holds_slots |= slots;
     };
-    const AgentLimits* own = nullptr;
-    const std::optional<policy::Tier>& tier = working.policy->tier;
-    if (tier && !state.overrides->empty()) {
-      const auto found = state.overrides->find(fields.hash(Dimension::kAgent));
-      if (found != state.overrides->end()) own = &found->second;
+    if (overridden && working.tiered) {
+      judged.own = state.own_limit(fields.hash(Dimension::kAgent), *working.policy->tier);
     }
-    if (own != nullptr && own->tiers[static_cast<std::size_t>(*tier)]) {
-      judged.own = &*own->tiers[static_cast<std::size_t>(*tier)];
-      add(*judged.own);
-    } else {
-      for (const WorkingLimit& limit : working.strands[side.strand].limits) add(limit);
-    }
+    const std::vector<WorkingLimit>& limits = working.strands[side.strand].limits;
+    const WorkingLimit* limit = judged.own != nullptr ? judged.own : limits.data();
+    const WorkingLimit* const end = judged.own != nullptr ? limit + 1 : limits.data() + limits.size();
+    for (; limit != end; ++limit) add(*limit);
     judged.count = static_cast<std::uint16_t>(plan.charges.size() - judged.first);
     if (parent && judged.count == 0) decision.judged.pop_back();
   }
@@ -205,13 +204,16 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
     decision.allowed = true;
     decision.why = decision.judged.empty() ? Why::kNoPolicy : Why::kPassed;
     for (const Judged& judged : decision.judged) {
-      if (!check.peek) counters_.add(decision.working(judged).strands[judged.strand].counter, Counters::kAdmitted);
+      if (!check.peek) counters_.add(judged.counter, Counters::kAdmitted);
     }
     return false;
   }
 
   decision.outcomes.grow_to(plan.charges.size());
-  plan.ask = {now, decision.wall, check.peek ? Effect::kNone : Effect::kCharge};
+  // One by one: a whole that is built elsewhere and copied is read before it has been written.
+  plan.ask.now = now;
+  plan.ask.wall = decision.wall;
+  plan.ask.effect = check.peek ? Effect::kNone : Effect::kCharge;
   if (!room_.empty() && asker != Asker::kFromLine && !check.peek && line_before(check, plan, decision)) {
     plan.ask.effect = Effect::kNone;
     return true;
@@ -332,8 +334,8 @@ void Engine::decide_allowed(const Check& check, const Plan& plan, const store::A
       }
       // Told by the charge that crosses it: below before, at or above it after.
       const double used = static_cast<double>(outcome.limit - outcome.remaining);
-      const double warn_at = policy.warn_at * static_cast<double>(outcome.limit) - 1e-9;
-      if (used >= warn_at && policy.warn_at < 1 && !check.peek) [[unlikely]] {
+      const double warn_at = working.warn_at * static_cast<double>(outcome.limit) - 1e-9;
+      if (used >= warn_at && working.warn_at < 1 && !check.peek) [[unlikely]] {
         const double before = used - static_cast<double>(plan.charges[i].cost);
         if (before >= warn_at) continue;
         decision.warnings.push_back({Warning::Kind::kApproaching, judged.policy, remaining, capacity});
@@ -345,7 +347,7 @@ void Engine::decide_allowed(const Check& check, const Plan& plan, const store::A
               .value = remaining});
       }
     }
-    if (!check.peek) counters_.add(slot, working.strands[judged.strand].counter, Counters::kAdmitted);
+    if (!check.peek) counters_.add(slot, judged.counter, Counters::kAdmitted);
   }
   if (least != std::numeric_limits<double>::infinity()) decision.remaining = least;
   decision.reset_after = reset;
@@ -415,7 +417,7 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
   const policy::Policy* decider = decision.denied_by();
   if (decider != nullptr) {
     const Judged& judged = decision.judged[static_cast<std::size_t>(decision.decider)];
-    counters_.add(decision.working(judged).strands[judged.strand].counter, Counters::kDenied);
+    counters_.add(judged.counter, Counters::kDenied);
   }
   // A cost that can never fit is a mistake, not a violation: waiting would not help.
   const bool violation =
@@ -443,7 +445,7 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
         .value = static_cast<double>(decision.retry_after.count()) / 1e6});
   for (const Judged& judged : decision.judged) {
     if (!judged.exceeded) continue;
-    const Counters::Id counter = decision.working(judged).strands[judged.strand].counter;
+    const Counters::Id counter = judged.counter;
     counters_.add(counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
     if (judged.enforced && violation) escalate(now, check, decision.policy(judged), decision);
   }
@@ -453,7 +455,7 @@ void Engine::after_soft(Nanos now, const Check& check, CheckDecision& decision) 
   for (const Judged& judged : decision.judged) {
     if (!judged.exceeded) continue;
     const policy::Policy& policy = decision.policy(judged);
-    const Counters::Id counter = decision.working(judged).strands[judged.strand].counter;
+    const Counters::Id counter = judged.counter;
     counters_.add(counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
     tell({.kind = judged.enforced ? Event::Kind::kExceeded : Event::Kind::kMonitored,
           .time = decision.wall,

@@ -44,7 +44,7 @@ std::shared_ptr<LiveNumbers> LimitBook::numbers(const std::string& identity, con
 WorkingLimit LimitBook::limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor,
                               Changes& changes) {
   const Limit stands = scaled(base, factor);
-  WorkingLimit limit{numbers(identity, stands), base::hash128(identity, seed), base, 1, nullptr};
+  WorkingLimit limit{numbers(identity, stands), base::hash128(identity, seed), 1, nullptr, base};
   if (share_ > 0) limit.local = numbers(identity + "\nlocal", share_of(stands, share_));
   scale(limit, factor, changes);
   return limit;
@@ -83,6 +83,8 @@ void LimitBook::equip(Ruleset& rules, std::uint64_t seed, double factor, Changes
   for (const policy::Policy& policy : rules.rules.policies()) {
     WorkingPolicy& working = rules.policies.emplace_back();
     working.policy = &policy;
+    working.warn_at = policy.warn_at;
+    working.tiered = policy.tier.has_value();
     working.unit = unit_index(rules.units, policy.unit);
     const bool gentle = policy.action == policy::Action::kWarn || policy.action == policy::Action::kLog;
     working.soft = gentle && !strict;

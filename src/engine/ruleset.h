@@ -33,9 +33,9 @@ struct LiveNumbers {
 struct WorkingLimit {
   std::shared_ptr<LiveNumbers> numbers;
   base::Hash128 salt;
-  Limit base;       // before any scaling
   double unit = 1;  // of cost: what one unit of a cell stands for; a slot is a slot whatever the policy counts
   std::shared_ptr<LiveNumbers> local;  // this node's share, while the store is away; nullptr: cells are in this process
+  Limit base;                          // before any scaling
 };
 
 // The limits of a policy, or of one of its variants.
@@ -52,11 +52,13 @@ struct WorkingPolicy {
   std::uint64_t key = 0;    // its dimensions, four bits each and one more than they count, while `attributes` is false
   std::uint16_t unit = 0;   // index into Ruleset::units
   double scale = 1;         // units of a cell per unit of cost
+  double warn_at = 1;       // of the limit
   bool soft = false;        // exceeding it only warns or logs
   bool split = false;       // into variants, or into those enforced and those monitored
   bool attributes = false;  // are part of the key
   bool enforced = true;     // by its mode
   bool leased = false;      // may be answered from units taken ahead
+  bool tiered = false;      // a built-in limit of a tier, which an agent's own may stand in for
   Nanos patience{0};        // how long it may be waited for
   std::uint32_t enforced_share = 0;  // of 1,000,000
   std::vector<Strand> strands;

@@ -38,6 +38,13 @@ struct State {
   double factor = 1;           // at which adaptive limits stand
   double throttle_factor = 1;  // the pace at which commands are to run
 
+  // The agent's own limit for the tier; nullptr: it has none.
+  [[nodiscard]] const WorkingLimit* own_limit(const base::Hash128& agent, policy::Tier tier) const noexcept {
+    const auto found = overrides->find(agent);
+    if (found == overrides->end()) return nullptr;
+    const std::optional<WorkingLimit>& own = found->second.tiers[static_cast<std::size_t>(tier)];
+    return own ? &*own : nullptr;
+  }
   [[nodiscard]] bool is_exempt(const base::Hash128& agent) const noexcept {
     return (exempt->hints >> (agent.high & 63) & 1) != 0 && exempt->agents.contains(agent);
   }

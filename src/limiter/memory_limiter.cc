@@ -124,10 +124,16 @@ Decision MemoryLimiter::Impl::behind_the_queue(Nanos now, Hash128 key, std::stri
 [[gnu::always_inline]] inline Decision MemoryLimiter::Impl::take(Nanos now, Hash128 hash, std::string_view key,
                                                                  Units permits) noexcept {
   store::ShortAnswer answer;
-  if (now != clamp(now) || !queue.empty_approx() || only_bucket == nullptr ||
-      !store.try_short<Strategy::kTokenBucket, Pace::kHasty>(hash, *only_bucket, permits, now, answer)) [[unlikely]] {
+  if (now != clamp(now) || !queue.empty_approx()) [[unlikely]]
     return take_one(now, key, permits);
+  if (only_bucket != nullptr) {
+    if (!store.try_short<Strategy::kTokenBucket, Pace::kHasty>(hash, *only_bucket, permits, now, answer)) [[unlikely]]
+      return take_one(now, key, permits);
+    return decide(answer);
   }
+  if (only_window == nullptr ||
+      !store.try_short<Strategy::kSlidingWindow, Pace::kHasty>(hash, *only_window, permits, now, answer)) [[unlikely]]
+    return take_one(now, key, permits);
   return decide(answer);
 }
 

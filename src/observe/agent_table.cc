@@ -14,17 +14,20 @@ constexpr Nanos kTidiedEvery = 1min;
 
 }  // namespace
 
-std::size_t AgentTable::slot_of(base::Hash128 hash) const noexcept {
+std::size_t AgentTable::slot_of(const base::Hash128& hash) const noexcept {
   const std::size_t mask = slots_.size() - 1;
+  const auto another = [&](std::uint64_t slot) {
+    return ((slot ^ hash.high) >> 32) != 0 || !(counts_[place_in(slot)].hash == hash);
+  };
   std::size_t slot = hash.low & mask;
-  while (slots_[slot] != 0 && !(counts_[slots_[slot] - 1].hash == hash)) slot = (slot + 1) & mask;
+  while (slots_[slot] != 0 && another(slots_[slot])) slot = (slot + 1) & mask;
   return slot;
 }
 
 const AgentCounts* AgentTable::find(base::Hash128 hash) const noexcept {
   if (slots_.empty()) return nullptr;
-  const std::uint32_t place = slots_[slot_of(hash)];
-  return place == 0 ? nullptr : &counts_[place - 1];
+  const std::uint64_t slot = slots_[slot_of(hash)];
+  return slot == 0 ? nullptr : &counts_[place_in(slot)];
 }
 
 bool AgentTable::add(base::Hash128 hash, std::string_view name, bool allowed, Nanos wall) {
@@ -41,19 +44,19 @@ bool AgentTable::add(base::Hash128 hash, std::string_view name, bool allowed, Na
       throw;
     }
     slot = slot_of(hash);
-    slots_[slot] = static_cast<std::uint32_t>(counts_.size());
+    slots_[slot] = slot_for(counts_.size() - 1, hash);
   }
-  AgentCounts& counts = counts_[slots_[slot] - 1];
+  AgentCounts& counts = counts_[place_in(slots_[slot])];
   ++(allowed ? counts.allowed : counts.denied);
   counts.last_seen = wall;
   return true;
 }
 
 void AgentTable::rebuild(std::size_t slots) {
-  std::vector<std::uint32_t> fresh(slots, 0);
+  std::vector<std::uint64_t> fresh(slots, 0);
   slots_.swap(fresh);
   for (std::size_t place = 0; place < counts_.size(); ++place) {
-    slots_[slot_of(counts_[place].hash)] = static_cast<std::uint32_t>(place + 1);
+    slots_[slot_of(counts_[place].hash)] = slot_for(place, counts_[place].hash);
   }
 }
 

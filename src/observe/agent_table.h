@@ -36,12 +36,18 @@ class AgentTable {
   [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
 
  private:
-  [[nodiscard]] std::size_t slot_of(base::Hash128 hash) const noexcept;  // where it is, or would be
+  [[nodiscard]] static std::size_t place_in(std::uint64_t slot) noexcept { return (slot & 0xFFFF'FFFFU) - 1; }
+  [[nodiscard]] static std::uint64_t slot_for(std::size_t place, const base::Hash128& hash) noexcept {
+    return (hash.high & ~std::uint64_t{0xFFFF'FFFFU}) | (place + 1);
+  }
+  [[nodiscard]] std::size_t slot_of(const base::Hash128& hash) const noexcept;  // where it is, or would be
   void rebuild(std::size_t slots);
   bool make_room(Nanos wall);
 
   std::size_t most_;
-  std::vector<std::uint32_t> slots_;  // places + 1; 0: free. A power of two, at most half full
+  // A place + 1, and above it a part of the hash, so that most others are told apart without looking there. 0: free. A
+  // power of two of them, at most half full.
+  std::vector<std::uint64_t> slots_;
   std::vector<AgentCounts> counts_;
   std::vector<std::string> names_;
   std::uint64_t generation_ = 0;

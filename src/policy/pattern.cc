@@ -38,7 +38,14 @@ PatternSet::PatternSet(const std::vector<std::string>& patterns) {
     }
   }
   if (yes_.empty() && !no_.empty()) any_ = true;
-  single_ = !any_ && no_.empty() && yes_.globs.empty() && yes_.exact.size() == 1;
+  if (any_ || !no_.empty()) return;
+  if (yes_.globs.empty() && yes_.exact.size() == 1) {
+    kind_ = Kind::kOneValue;
+    only_ = yes_.exact.front();
+  } else if (yes_.exact.empty() && yes_.globs.size() == 1 && yes_.globs.front().rest == "*") {
+    kind_ = Kind::kOnePrefix;
+    only_ = yes_.globs.front().prefix;
+  }
 }
 
 void PatternSet::List::add(std::string_view pattern) {
@@ -69,7 +76,7 @@ bool PatternSet::List::matches(std::string_view text) const noexcept {
   return std::any_of(globs.begin(), globs.end(), [&](const Glob& glob) { return glob.matches(text); });
 }
 
-bool PatternSet::matches(std::string_view text) const noexcept {
+bool PatternSet::matches_any(std::string_view text) const noexcept {
   return (any_ || yes_.matches(text)) && (no_.empty() || !no_.matches(text));
 }
 

@@ -1,9 +1,12 @@
 // Patterns of a match list, compiled: exact values, path prefixes, globs, and exceptions that begin with '!'.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/same_text.h"
 
 namespace headgate::policy {
 
@@ -17,12 +20,18 @@ class PatternSet {
 
   // No patterns at all: the field does not matter.
   [[nodiscard]] bool empty() const noexcept { return !any_ && yes_.empty() && no_.empty(); }
-  [[nodiscard]] bool matches(std::string_view text) const noexcept;
+  [[nodiscard]] bool matches(std::string_view text) const noexcept {
+    // One value or one beginning, as most are, without a call.
+    switch (kind_) {
+      case Kind::kOneValue: return base::same_text(text, only_);
+      case Kind::kOnePrefix: return text.size() >= only_.size() && base::same_text(text.substr(0, only_.size()), only_);
+      case Kind::kAny: break;
+    }
+    return matches_any(text);
+  }
   // Whether everything that is there matches: "*" and no exceptions.
   [[nodiscard]] bool matches_all() const noexcept { return any_ && no_.empty(); }
   [[nodiscard]] bool has_star() const noexcept { return any_; }
-  // The one text that matches, where that is all there is to it; else nullptr.
-  [[nodiscard]] const std::string* only() const noexcept { return single_ ? yes_.exact.data() : nullptr; }
 
   // What a text must equal, or begin with, to match at all; for an index.
   struct Lead {
@@ -46,8 +55,12 @@ class PatternSet {
     [[nodiscard]] bool matches(std::string_view text) const noexcept;
   };
 
+  [[nodiscard]] bool matches_any(std::string_view text) const noexcept;
+
+  enum class Kind : std::uint8_t { kAny, kOneValue, kOnePrefix };
+  Kind kind_ = Kind::kAny;
   bool any_ = false;
-  bool single_ = false;
+  std::string only_;  // the value, or the beginning
   List yes_;
   List no_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <tuple>
 #include <unordered_set>
 
 namespace headgate::policy {
@@ -25,6 +26,16 @@ constexpr std::uint64_t pair_feature(std::uint64_t agent, std::uint64_t operatio
 }
 constexpr std::uint64_t attribute_feature(std::uint64_t name, std::uint64_t value) noexcept {
   return std::rotl(name, 29) ^ value ^ spread(300);
+}
+// Names that differ mostly have bits that do.
+constexpr std::uint64_t hint_of(std::string_view name) noexcept {
+  if (name.empty()) return 1;
+  const auto first = static_cast<unsigned char>(name.front());
+  const auto last = static_cast<unsigned char>(name.back());
+  return std::uint64_t{1} << ((first * 5U + last * 3U + name.size()) & 63U);
+}
+constexpr std::uint64_t letter_hint(char letter) noexcept {
+  return std::uint64_t{1} << (static_cast<unsigned char>(letter) & 63U);
 }
 // Zero marks a free slot.
 constexpr std::uint64_t never_zero(std::uint64_t feature) noexcept { return feature == 0 ? 2 : feature; }
@@ -122,6 +133,8 @@ void Rules::compile_conditions() {
     if (policy.match.emergency) conditions.emergency = *policy.match.emergency ? 1 : 0;
     conditions.unidentified = policy.match.unidentified;
     conditions.missing_matches = policy.missing == Missing::kMatch;
+    conditions.only_fields = conditions.attributes.empty() && conditions.load_levels == 0 && conditions.emergency < 0 &&
+                             !conditions.unidentified;
     const bool in_key = std::any_of(policy.key.begin(), policy.key.end(),
                                     [](const KeyPart& part) { return part.dimension == Dimension::kTier; });
     tiers_matter_ = tiers_matter_ || in_key || !policy.match.tiers.empty();
@@ -138,7 +151,7 @@ Rules::Classified Rules::classify(std::string_view operation) const noexcept {
 
 inline bool Rules::holds(const FieldRule& rule, bool missing_matches, const Fields& fields) const noexcept {
   const std::string_view text = fields.text(rule.dimension);
-  if (!text.empty()) return rule.admits(text);
+  if (!text.empty()) return rule.patterns.matches(text);
   // Nobody is taken for a named agent by not saying who they are.
   return missing_matches && (rule.dimension != Dimension::kAgent || rule.patterns.has_star());
 }
@@ -161,14 +174,15 @@ bool Rules::holds(const AttributeCondition& condition, bool missing_matches, con
 inline bool Rules::matches(std::uint32_t policy, const Fields& fields,
                            const Surroundings& surroundings) const noexcept {
   const Conditions& conditions = conditions_[policy];
+  for (const FieldRule& rule : conditions.fields) {
+    if (!holds(rule, conditions.missing_matches, fields)) return false;
+  }
+  if (conditions.only_fields) return true;
   if (conditions.load_levels != 0 && (conditions.load_levels >> static_cast<unsigned>(surroundings.load) & 1U) == 0) {
     return false;
   }
   if (conditions.emergency >= 0 && (conditions.emergency != 0) != surroundings.emergency) return false;
   if (conditions.unidentified && fields.has(Dimension::kAgent)) return false;
-  for (const FieldRule& rule : conditions.fields) {
-    if (!holds(rule, conditions.missing_matches, fields)) return false;
-  }
   for (const AttributeCondition& condition : conditions.attributes) {
     if (!holds(condition, conditions.missing_matches, fields)) return false;
   }
@@ -231,7 +245,7 @@ std::vector<Rules::Route> Rules::routes_of(std::size_t policy) const {
       const std::uint64_t hash = hashed(text);
       route.push_back(whole ? Feature{Kind::kWhole, rule.dimension, 0, whole_feature(rule.dimension, hash)}
                             : Feature{Kind::kPrefix, rule.dimension, static_cast<std::uint32_t>(text.size()),
-                                      prefix_feature(rule.dimension, hash)});
+                                      prefix_feature(rule.dimension, hash), letter_hint(text.front())});
     }
     // A field that is not there is filed as an empty one.
     if (conditions.missing_matches && rule.dimension != Dimension::kAgent) {
@@ -258,7 +272,7 @@ std::vector<Rules::Route> Rules::routes_of(std::size_t policy) const {
     Route& route = routes.emplace_back();
     for (const std::string& name : condition.rule->names) {
       for (const auto& lead : leads) {
-        route.push_back({Kind::kAttribute, {}, 0, attribute_feature(hashed(name), hashed(lead.text))});
+        route.push_back({Kind::kAttribute, {}, 0, attribute_feature(hashed(name), hashed(lead.text)), hint_of(name)});
       }
     }
   }
@@ -272,10 +286,11 @@ void Rules::file(std::uint32_t policy, const Route& route) {
       case Feature::Kind::kEverything: break;
       case Feature::Kind::kWhole: indexed_dimensions_ |= 1U << static_cast<unsigned>(feature.dimension); break;
       case Feature::Kind::kPair: pairs_indexed_ = true; break;
-      case Feature::Kind::kAttribute: attributes_indexed_ = true; break;
+      case Feature::Kind::kAttribute: attribute_hints_ |= feature.hint; break;
       case Feature::Kind::kPrefix: {
-        auto& lengths = prefix_lengths_[static_cast<std::size_t>(feature.dimension)];
+        auto& [letters, lengths] = prefixes_[static_cast<std::size_t>(feature.dimension)];
         prefixed_dimensions_ |= 1U << static_cast<unsigned>(feature.dimension);
+        letters |= feature.hint;
         const auto at = std::lower_bound(lengths.begin(), lengths.end(), feature.length);
         if (at == lengths.end() || *at != feature.length) lengths.insert(at, feature.length);
         break;
@@ -309,54 +324,72 @@ void Rules::build_index() {
     file(static_cast<std::uint32_t>(i), *best);
   }
 
+  const auto post = [&](const std::vector<std::uint32_t>& filed) {
+    const auto begin = static_cast<std::uint32_t>(postings_.size());
+    postings_.insert(postings_.end(), filed.begin(), filed.end());
+    return std::pair(begin, static_cast<std::uint32_t>(postings_.size()));
+  };
+  std::tie(everything_begin_, everything_end_) = post(filed_[kEverything]);
+  filed_.erase(kEverything);
   slots_.resize(std::bit_ceil(std::max<std::size_t>(filed_.size() * 2, 2)));
   for (const auto& [feature, filed] : filed_) {
     std::size_t at = feature & (slots_.size() - 1);
     while (slots_[at].feature != 0) at = (at + 1) & (slots_.size() - 1);
-    const auto begin = static_cast<std::uint32_t>(postings_.size());
-    postings_.insert(postings_.end(), filed.begin(), filed.end());
-    slots_[at] = {feature, begin, static_cast<std::uint32_t>(postings_.size())};
+    const auto [begin, end] = post(filed);
+    slots_[at] = {feature, begin, end};
   }
   filed_ = {};
 }
 
-[[gnu::always_inline]] inline void Rules::consider(std::uint64_t feature, const Fields& fields,
-                                                   const Surroundings& surroundings, Matched& matched) const noexcept {
+struct Rules::Asked {
+  const Fields& fields;
+  const Surroundings& surroundings;
+  Matched& matched;
+};
+
+inline void Rules::consider_all(std::uint32_t begin, std::uint32_t end, const Asked& asked) const noexcept {
+  for (std::uint32_t i = begin; i < end; ++i) {
+    if (matches(postings_[i], asked.fields, asked.surroundings)) asked.matched.add(postings_[i]);
+  }
+}
+
+[[gnu::always_inline]] inline void Rules::consider(std::uint64_t feature, const Asked& asked) const noexcept {
   feature = never_zero(feature);
   for (std::size_t at = feature & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {
     const Slot& slot = slots_[at];
     if (slot.feature == 0) return;
     if (slot.feature != feature) continue;
-    for (std::uint32_t i = slot.begin; i < slot.end; ++i) {
-      if (matches(postings_[i], fields, surroundings)) matched.add(postings_[i]);
-    }
+    consider_all(slot.begin, slot.end, asked);
     return;
   }
 }
 
 void Rules::match(Fields& fields, const Surroundings& surroundings, Matched& matched) const noexcept {
-  consider(kEverything, fields, surroundings, matched);
+  const Asked asked{fields, surroundings, matched};
+  consider_all(everything_begin_, everything_end_, asked);
   if (pairs_indexed_) {
-    consider(pair_feature(fields.hash(Dimension::kAgent).low, fields.hash(Dimension::kOperation).low), fields,
-             surroundings, matched);
+    consider(pair_feature(fields.hash(Dimension::kAgent).low, fields.hash(Dimension::kOperation).low), asked);
   }
   for (std::uint32_t rest = indexed_dimensions_; rest != 0; rest &= rest - 1) {
     const auto dimension = static_cast<Dimension>(std::countr_zero(rest));
-    consider(whole_feature(dimension, fields.hash(dimension).low), fields, surroundings, matched);
+    consider(whole_feature(dimension, fields.hash(dimension).low), asked);
   }
   for (std::uint32_t rest = prefixed_dimensions_; rest != 0; rest &= rest - 1) {
     const int d = std::countr_zero(rest);
     const auto dimension = static_cast<Dimension>(d);
     const std::string_view text = fields.text(dimension);
-    for (const std::uint32_t length : prefix_lengths_[static_cast<std::size_t>(d)]) {
+    const Prefixes& prefixes = prefixes_[static_cast<std::size_t>(d)];
+    if (text.empty() || (prefixes.first_letters & letter_hint(text.front())) == 0) continue;
+    for (const std::uint32_t length : prefixes.lengths) {
       if (length > text.size()) break;
-      consider(prefix_feature(dimension, hashed(text.substr(0, length))), fields, surroundings, matched);
+      consider(prefix_feature(dimension, hashed(text.substr(0, length))), asked);
     }
   }
-  if (!attributes_indexed_) return;
+  if (attribute_hints_ == 0) return;
   for (const Attribute& attribute : fields.check().attributes) {
+    if ((attribute_hints_ & hint_of(attribute.name)) == 0) continue;
     const std::uint64_t value = hashed(ValueText(attribute.value).view());
-    consider(attribute_feature(hashed(attribute.name), value), fields, surroundings, matched);
+    consider(attribute_feature(hashed(attribute.name), value), asked);
   }
 }
 

@@ -76,22 +76,19 @@ class Rules {
   struct FieldRule {
     Dimension dimension;
     PatternSet patterns;
-    [[nodiscard]] bool admits(std::string_view text) const noexcept {
-      const std::string* only = patterns.only();
-      return only != nullptr ? *only == text : patterns.matches(text);
-    }
   };
   struct AttributeCondition {
     const AttributeRule* rule;
     PatternSet patterns;
   };
   struct Conditions {
+    bool only_fields = true;  // nothing below matters but the fields
+    bool missing_matches = false;
+    bool unidentified = false;
+    std::int8_t emergency = -1;    // -1: does not matter
+    std::uint8_t load_levels = 0;  // bits; 0: does not matter
     std::vector<FieldRule> fields;
     std::vector<AttributeCondition> attributes;
-    std::uint8_t load_levels = 0;  // bits; 0: does not matter
-    std::int8_t emergency = -1;    // -1: does not matter
-    bool unidentified = false;
-    bool missing_matches = false;
   };
   // One thing to ask the index: whether anybody is filed under this.
   struct Feature {
@@ -100,6 +97,7 @@ class Rules {
     Dimension dimension = Dimension::kAgent;  // of kWhole and kPrefix
     std::uint32_t length = 0;                 // of kPrefix
     std::uint64_t hash = 0;
+    std::uint64_t hint = 0;  // of kPrefix and kAttribute
   };
   using Route = std::vector<Feature>;  // whatever matches the policy has one of these
   struct Slot {
@@ -117,8 +115,9 @@ class Rules {
   void build_index();
   [[nodiscard]] std::vector<Route> routes_of(std::size_t policy) const;
   void file(std::uint32_t policy, const Route& route);
-  void consider(std::uint64_t feature, const Fields& fields, const Surroundings& surroundings,
-                Matched& matched) const noexcept;
+  struct Asked;  // what is asked of the index, and where the answer goes
+  void consider(std::uint64_t feature, const Asked& asked) const noexcept;
+  void consider_all(std::uint32_t begin, std::uint32_t end, const Asked& asked) const noexcept;
 
   [[nodiscard]] std::uint64_t hashed(std::string_view text) const noexcept { return hasher_(text).low; }
 
@@ -132,11 +131,18 @@ class Rules {
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> filed_;  // while it is built
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> postings_;
-  std::uint32_t indexed_dimensions_ = 0;  // bits
-  bool pairs_indexed_ = false;
-  bool attributes_indexed_ = false;
+  std::uint32_t everything_begin_ = 0;  // among the postings: what any check might match
+  std::uint32_t everything_end_ = 0;
+  std::uint32_t indexed_dimensions_ = 0;   // bits
   std::uint32_t prefixed_dimensions_ = 0;  // bits
-  std::array<std::vector<std::uint32_t>, Fields::kCount> prefix_lengths_;
+  bool pairs_indexed_ = false;
+  // So that what nobody asks about is not even hashed: a bit for each name of an attribute, and for each first letter.
+  std::uint64_t attribute_hints_ = 0;
+  struct Prefixes {
+    std::uint64_t first_letters = 0;
+    std::vector<std::uint32_t> lengths;
+  };
+  std::array<Prefixes, Fields::kCount> prefixes_;
 };
 
 }  // namespace headgate::policy

@@ -84,51 +84,57 @@ struct ShortAnswer {
 
 // core::sliding_window() and sliding_window_charge() in one, on the words as they lie, for the common case: one unit, a
 // ring of instants with room for it, nothing reserved, and few units leaving. False: nothing was done, go the usual
-// way.
+// way. REQUIRES: words[0] is no earlier than when the newest instant leaves the window, as store_log() leaves it.
 [[nodiscard]] inline bool charge_instant(const core::LogNumbers& n, Word* words, Nanos now,
                                          ShortAnswer& answer) noexcept {
   constexpr std::uint32_t kMostLeaving = 4;
   const auto packed = static_cast<std::uint64_t>(words[2]);
+  const std::uint32_t capacity = RingWord::capacity(packed);
   std::uint32_t head = RingWord::head(packed);
   std::uint32_t size = RingWord::size(packed);
-  const std::uint32_t capacity = RingWord::capacity(packed);
   const Units gone = words[3];
   if ((packed & RingWord::kInstantsOnly) == 0 || size == 0 || gone > core::kMaxLogged / 2) [[unlikely]]
     return false;
-  auto* const ring = reinterpret_cast<Nanos*>(words[1]);
-  const auto index = [&](std::uint32_t i) { return head + i < capacity ? head + i : head + i - capacity; };
-  const Nanos newest = ring[index(size - 1)];
-  const Nanos at = std::max(std::max(now, Nanos{words[0]} - n.window), newest);
+  // Plain numbers, by value: they are to stay in registers. The newest instant is not read: it is far from the oldest.
+  auto* const ring = reinterpret_cast<Word*>(words[1]);
+  const Word window = n.window.count();
+  const Word at = std::max<Word>(now.count(), words[0] - window);
+  const Word since = at - window;  // what is no later has left
+  const auto place = [capacity](std::uint32_t i) { return i - (i >= capacity ? capacity : 0); };
+  const std::uint32_t tail = place(head + size);
 
   // How many leave is chance, so they are counted without a branch on each.
   std::uint32_t leaving = 0;
-  for (std::uint32_t i = 0; i < kMostLeaving; ++i) {
-    const Nanos instant = ring[index(i < size ? i : size - 1)];
-    leaving += instant + n.window <= at ? 1 : 0;
+  if (size >= kMostLeaving && head + kMostLeaving <= capacity) [[likely]] {
+    const Word* oldest = ring + head;
+    leaving = (oldest[0] <= since ? 1U : 0U) + (oldest[1] <= since ? 1U : 0U) + (oldest[2] <= since ? 1U : 0U) +
+              (oldest[3] <= since ? 1U : 0U);
+  } else {
+    for (std::uint32_t i = 0; i < std::min(size, kMostLeaving); ++i) leaving += ring[place(head + i)] <= since ? 1 : 0;
   }
   if (leaving == kMostLeaving || leaving >= size) [[unlikely]]
     return false;
-  head = index(leaving);
+  head = place(head + leaving);
   size -= leaving;
   if (size >= n.most) {
     if (size > n.most) return false;
-    answer.wait = ring[head] + n.window - now;
+    answer.wait = Nanos{ring[head] + window} - now;
     answer.remaining = 0;
-    answer.reset_after = newest + n.window - now;
+    answer.reset_after = Nanos{ring[place(head + size - 1)] + window} - now;
     answer.burst = false;
     return true;
   }
   if (size == capacity) return false;
-  ring[index(size)] = at;
+  ring[tail] = at;
   ++size;
-  words[0] = (at + n.window).count();
+  words[0] = at + window;
   words[2] = static_cast<Word>((packed & ~(RingWord::kIndexMask | (RingWord::kIndexMask << RingWord::kIndexBits))) |
                                head | (std::uint64_t{size} << RingWord::kIndexBits));
   words[3] = gone + leaving;
   const Units room = n.most - size;
   answer.wait = Nanos{0};
   answer.remaining = room > n.burst ? room - n.burst : 0;
-  answer.reset_after = at + n.window - now;
+  answer.reset_after = Nanos{at + window} - now;
   answer.burst = room < n.burst;
   return true;
 }

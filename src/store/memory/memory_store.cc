@@ -39,8 +39,10 @@ MemoryStore::~MemoryStore() = default;
 Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes) noexcept {
   if (charges.size() == 1) {
     Shard& shard = shard_of(charges[0].key);
+    prefetch_cell(shard, charges[0].key, charges[0].limit->strategy());
     const std::lock_guard guard(shard.lock);
-    const Applied applied = apply_locked(charges, ask, outcomes);
+    Applied applied;
+    if (!try_plan(charges, ask, outcomes)) applied = apply_locked(charges, ask, outcomes);
     // Not when only looking: `now` may be any instant then.
     const bool passing = (shard.acquired + shard.throttled) % kCallsPerSweep == 0;
     if (passing && ask.effect != Effect::kNone) sweep(shard, 1, idle_before(ask));
@@ -112,7 +114,8 @@ Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std:
       undo.high = *place.high;
       undo.second = words[1];
       words[1] += charge.cost;
-      outcome = {};
+      outcome.wait = Nanos{0};
+      outcome.delay = Nanos{0};
       outcome.reset_after = end - ask.wall;
       core::read_room(outcome, numbers.most - words[1], numbers.burst, charge.cost);
       return true;
@@ -147,7 +150,7 @@ bool MemoryStore::try_plan(std::span<const Charge> charges, const Ask& ask, std:
     const CompiledLimit& limit = charge.limit->entry(generation).limit;
     const Place place = find(shard_of(charge.key), charge.key, limit.strategy);
     if (place.words == nullptr || Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) break;
-    if (charge.cost <= 0 || charge.cost > limit.most) break;
+    if (static_cast<std::uint64_t>(charge.cost) - 1 >= static_cast<std::uint64_t>(limit.most)) break;
     Outcome& outcome = outcomes[done];
     if (!charge_quickly(charge, limit, place, ask, outcome, undo[done])) break;
     outcome.limit = limit.limit;

@@ -17,7 +17,14 @@ void MemoryStore::bring_up_to_date(const LiveLimit& live, std::uint32_t generati
     return;
   }
   const std::uint32_t behind = (generation - own) & Tag::kGenerationMask;
-  if (behind > generation || !live.remembers(generation - behind)) return;
+  if (behind > generation || !live.remembers(generation - behind)) {
+    // Taken as it stands. But by a longer window the newest instant leaves later.
+    if (live.strategy() == Strategy::kSlidingWindow) {
+      const Nanos window = live.entry(generation).limit.numbers.log.window;
+      store_log(load_log(words, ahead, window), window, words, ahead);
+    }
+    return;
+  }
   const std::uint32_t first = generation - behind;
   // A fraction that slept through several changes is carried over at once: each step on its own would round it up.
   bool fractions = true;

@@ -290,6 +290,21 @@ RC_GTEST_PROP(LimitChange, NoBucketGivesMoreThanTheLargerOneHoldsAndTheFasterOne
   }
 }
 
+TEST(LimitChange, AWindowThatGrewUnseenForgetsNothingWhenTheClockIsSetBack) {
+  ManualClock clock(kStart);
+  const auto limiter = make(limit_of(Strategy::kSlidingWindow, {.limit = 10, .window = 1s}), clock);
+  ASSERT_TRUE(limiter->try_acquire_at(kStart, "key", 1));
+  ASSERT_TRUE(limiter->try_acquire_at(kStart, "key", 1));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(limiter->set_limit(limit_of(Strategy::kSlidingWindow, {.limit = 10, .window = i % 2 == 0 ? 1s : 1h}),
+                                   OnChange::kKeepUnits));
+  }
+  // Denied, so that nothing but the numbers it is judged by changes; then one more.
+  ASSERT_FALSE(limiter->try_acquire_at(kStart - 10min, "key", 9));
+  ASSERT_TRUE(limiter->try_acquire_at(kStart - 10min, "key", 1));
+  EXPECT_EQ(limiter->try_acquire_at(kStart + 55min, "key", 1).remaining, 6) << "none is an hour old";
+}
+
 // What is used is the same fraction of the limit before and after, to the unit.
 RC_GTEST_PROP(LimitChange, TheFractionUsedIsKeptToTheUnit, ()) {
   const Strategy strategy =
