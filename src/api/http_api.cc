@@ -1,6 +1,7 @@
 // The way of a request to its handler: the two that matter for speed first, then by the table.
 #include "api/http_api.h"
 
+#include <absl/container/flat_hash_map.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,12 +66,30 @@ bool matches(std::string_view pattern, std::string_view path, std::string_view* 
 struct Found {
   const Route* route = nullptr;  // nullptr: no such path, or not by that method
   std::string_view part;
-  std::string allow;  // the methods that the path has; empty: there is no such path
+  std::string allow;  // without a route: the methods that the path has; empty: there is no such path
 };
+
+// Of the paths without a part, most of what is asked for.
+const Route* find_plain(Method method, std::string_view path) {
+  using Key = std::pair<std::string_view, Method>;
+  static const auto plain = [] {
+    absl::flat_hash_map<Key, const Route*> all;
+    for (const Route& route : routes()) {
+      if (std::string_view(route.path).find('{') == std::string_view::npos) {
+        all.emplace(Key{route.path, route.method}, &route);
+      }
+    }
+    return all;
+  }();
+  const auto found = plain.find(Key{path, method});
+  return found == plain.end() ? nullptr : found->second;
+}
 
 Found find(Method method, std::string_view path) {
   Found found;
   const Method wanted = method == Method::kHead ? Method::kGet : method;
+  found.route = find_plain(wanted, path);
+  if (found.route != nullptr) return found;
   const auto look = [&](bool braces) {
     for (const Route& route : routes()) {
       std::string_view part;
@@ -159,9 +178,11 @@ class Routing final : public HttpApi {
     const Caller nobody;
     Call first{context_, request, reply, nobody, {}, request_id};
     const Found found = find(request.method, request.path);
-    if (found.allow.empty()) {
+    if (found.route != nullptr) {
+      take(*found.route, found.part, first, id_line);
+    } else if (found.allow.empty()) {
       first.fail(404, "not_found", no_such_path(request.path));
-    } else if (found.route == nullptr) {
+    } else {
       const std::string allow = fmt::format("Allow: {}\r\n", found.allow);
       if (request.method == Method::kOptions) {
         net::HttpAnswer answer;
@@ -175,8 +196,6 @@ class Routing final : public HttpApi {
                                to_string(request.method)),
                    allow);
       }
-    } else {
-      take(*found.route, found.part, first, id_line);
     }
     if (observe::logs(observe::LogLevel::kDebug)) {
       observe::log(observe::LogLevel::kDebug, "request",

@@ -1,4 +1,5 @@
 // /api/quotas: asking, recording, how a user stands, and the line of those who wait.
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "api/handoff.h"
 #include "api/quota_calls.h"
 #include "base/utf8.h"
+#include "engine/check_json.h"
 
 namespace headgate::api {
 
@@ -92,31 +94,85 @@ Json amount_json(Amount amount) { return amount.unlimited() ? Json() : Json(amou
 
 std::int64_t millis_up(Nanos span) { return span == kNever ? -1 : (span.count() + 999'999) / 1'000'000; }
 
-Json answer_json(const QuotaAsk& ask, const QuotaAnswer& answer, Nanos ttl) {
-  Json resets = Json::object();
-  for (std::size_t p = 0; p < kPeriods.size(); ++p) resets[std::string(kPeriodNames[p])] = millis(answer.resets_at[p]);
-  Json json{{"allowed", answer.allowed},
-            {"reason", answer.reason},
-            {"user", ask.user},
-            {"type", ask.type},
-            {"counted_as", answer.counted_as},
-            {"plan", answer.plan},
-            {"remaining_today", amount_json(answer.remaining[0])},
-            {"remaining_week", amount_json(answer.remaining[1])},
-            {"remaining_month", amount_json(answer.remaining[2])},
-            {"resets_at", std::move(resets)},
-            {"throttle_factor", number_json(answer.throttle_factor)},
-            {"warning", answer.warning},
-            {"estimated_start_ms", answer.estimated_start ? Json(millis_up(*answer.estimated_start)) : Json()},
-            {"retry_after_ms", millis_up(answer.retry_after)},
-            {"delay_ms", millis_up(answer.delay)},
-            {"waited_ms", millis(answer.waited)},
-            {"run", text_or_null(answer.run)},
-            {"run_ttl_ms", answer.run.empty() ? Json() : Json(millis(ttl))},
-            {"policy_id", text_or_null(answer.policy_id)},
-            {"lease", text_or_null(answer.lease)}};
-  if (!answer.error.empty()) json["error"] = answer.error;
-  return json;
+// One JSON object, a field after the other: a check is answered too often to have a tree built for it.
+class ObjectText {
+ public:
+  ObjectText& text(std::string_view name, std::string_view value) {
+    key(name);
+    engine::append_json_text(value, out_);
+    return *this;
+  }
+  ObjectText& text_or_null(std::string_view name, std::string_view value) {
+    return value.empty() ? null(name) : text(name, value);
+  }
+  ObjectText& number(std::string_view name, std::int64_t value) {
+    key(name);
+    fmt::format_to(std::back_inserter(out_), FMT_COMPILE("{}"), value);
+    return *this;
+  }
+  ObjectText& amount(std::string_view name, Amount value) {
+    return value.unlimited() ? null(name) : number(name, value.value);
+  }
+  ObjectText& number_of(std::string_view name, double value) {
+    key(name);
+    engine::append_json_number(value, out_);
+    return *this;
+  }
+  ObjectText& boolean(std::string_view name, bool value) { return raw(name, value ? "true" : "false"); }
+  ObjectText& null(std::string_view name) { return raw(name, "null"); }
+  ObjectText& object(std::string_view name, ObjectText&& inner) { return raw(name, std::move(inner).done()); }
+  [[nodiscard]] std::string done() && {
+    out_ += '}';
+    return std::move(out_);
+  }
+
+ private:
+  ObjectText& raw(std::string_view name, std::string_view value) {
+    key(name);
+    out_ += value;
+    return *this;
+  }
+  void key(std::string_view name) {
+    out_ += out_.size() > 1 ? ",\"" : "\"";
+    out_ += name;
+    out_ += "\":";
+  }
+  std::string out_ = "{";
+};
+
+std::string answer_text(const QuotaAsk& ask, const QuotaAnswer& answer, Nanos ttl) {
+  ObjectText resets;
+  for (std::size_t p = 0; p < kPeriods.size(); ++p) resets.number(kPeriodNames[p], millis(answer.resets_at[p]));
+  ObjectText text;
+  text.boolean("allowed", answer.allowed)
+      .text("reason", answer.reason)
+      .text("user", ask.user)
+      .text("type", ask.type)
+      .text("counted_as", answer.counted_as)
+      .text("plan", answer.plan)
+      .amount("remaining_today", answer.remaining[0])
+      .amount("remaining_week", answer.remaining[1])
+      .amount("remaining_month", answer.remaining[2])
+      .object("resets_at", std::move(resets))
+      .number_of("throttle_factor", answer.throttle_factor)
+      .text("warning", answer.warning);
+  if (answer.estimated_start) {
+    text.number("estimated_start_ms", millis_up(*answer.estimated_start));
+  } else {
+    text.null("estimated_start_ms");
+  }
+  text.number("retry_after_ms", millis_up(answer.retry_after))
+      .number("delay_ms", millis_up(answer.delay))
+      .number("waited_ms", millis(answer.waited))
+      .text_or_null("run", answer.run);
+  if (answer.run.empty()) {
+    text.null("run_ttl_ms");
+  } else {
+    text.number("run_ttl_ms", millis(ttl));
+  }
+  text.text_or_null("policy_id", answer.policy_id).text_or_null("lease", answer.lease);
+  if (!answer.error.empty()) text.text("error", answer.error);
+  return std::move(text).done();
 }
 
 void fail(Handoff& handoff, const Error& error, std::string_view not_found) {
@@ -208,7 +264,7 @@ void post_quota_check(Call& call) {
   const auto done = [handoff, ttl, quotas,
                      named = QuotaAsk{.user = ask.user, .type = ask.type}](const Result<QuotaAnswer>& answer) {
     if (!answer) return fail(*handoff, answer.error(), not_found_code(*quotas, named.user));
-    handoff->send(answer_json(named, *answer, ttl));
+    handoff->answer({.body = answer_text(named, *answer, ttl), .headers = {}});
   };
   quotas->check(std::move(ask), done);
   handoff->give(call.reply);

@@ -57,13 +57,14 @@ struct UsageRow {
 };
 
 enum class Durability : std::uint8_t {
-  kAsync,  // an entry is on disk at most `interval` after add(); sooner if many came
+  kAsync,  // an entry is on disk about `interval` after add(); sooner if many came
   kSync,   // `done` hears of it once it is on disk
 };
 
 struct LedgerOptions {
   Durability durability = Durability::kAsync;
-  Nanos interval{std::chrono::milliseconds{100}};  // kAsync: the most that a crash may take
+  // kAsync: what a crash may take; three of them, and the commit under way, when more comes than the disk takes.
+  Nanos interval{std::chrono::milliseconds{100}};
   // Executions and usage older than this go, in small steps. Usage stays for 32 days at least, since months are summed
   // from it. After the wall clock has leapt ahead nothing goes for an hour, so that somebody can set it right.
   Nanos retention{std::chrono::hours{24 * 90}};
@@ -108,7 +109,8 @@ class Ledger {
   };
   using Entry = std::variant<Charge, Run>;
   // Called exactly once. kSync: from the ledger's thread, when it is on disk or has failed; then nothing of the entry
-  // is kept, unless the database was lost just while it committed. kAsync: before add() returns; an Error: it is full.
+  // is kept, unless the database was lost just while it committed. kAsync: before add() returns, or, when the ledger is
+  // behind by more than three intervals, once it is written; an Error: it is full.
   using Done = std::function<void(const Result<void>&)>;
   virtual void add(Entry entry, Done done) = 0;
 

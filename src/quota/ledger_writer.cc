@@ -3,6 +3,7 @@
 #include <absl/container/flat_hash_map.h>
 #include <absl/hash/hash.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -21,7 +22,10 @@ constexpr std::size_t kEnough = 5'000;
 // In one commit, at most. When the ledger is behind, bigger commits are what lets it catch up: a page of an index is
 // written once a commit, however many of its rows are new.
 constexpr std::size_t kMostAtOnce = 50'000;
-constexpr int kAsyncNice = 10;
+// kAsync: when the oldest entry has waited for so many intervals, further ones are answered as with kSync. So a crash
+// takes no more than that, and those who ask leave time to the one who writes.
+constexpr int kMostIntervals = 3;
+constexpr int kAsyncNice = 19;
 constexpr Nanos kFirstRetry = 20ms;
 constexpr Nanos kSlowestRetry = 1s;
 // A step of pruning takes a few milliseconds; writers come between any two.
@@ -104,12 +108,24 @@ Nanos LedgerWriter::wall() const {
 
 void LedgerWriter::add(Entry entry, Done done) {
   Result<void> taken = make_fit(entry);
-  const bool sync = options_.durability == Durability::kSync;
-  if (taken) taken = enqueue({std::move(entry), sync ? done : Done{}, Steady::now()});
-  if (done && !(sync && taken)) done(taken);
+  bool told_later = false;
+  if (taken) taken = enqueue({std::move(entry), {}, Steady::now()}, done, told_later);
+  if (done && !(taken && told_later)) done(taken);
 }
 
-Result<void> LedgerWriter::enqueue(Pending pending) {
+bool LedgerWriter::answers_late(Steady::time_point now) const {
+  if (options_.durability == Durability::kSync) return true;
+  // While the database is away, entries wait for it in memory, and nobody waits for them.
+  if (added_ == settled_ || !facts_.problem.empty()) return false;
+  return now - oldest_pending() > kMostIntervals * options_.interval;
+}
+
+LedgerWriter::Steady::time_point LedgerWriter::oldest_pending() const {
+  const bool in_backlog = added_ - settled_ > incoming_.size();
+  return in_backlog ? oldest_ : incoming_.front().added;
+}
+
+Result<void> LedgerWriter::enqueue(Pending pending, const Done& done, bool& told_later) {
   std::unique_lock lock(mutex_);
   if (added_ - settled_ >= options_.max_pending) {
     ++facts_.refused;
@@ -118,6 +134,8 @@ Result<void> LedgerWriter::enqueue(Pending pending) {
                              facts_.problem.empty() ? "" : "; ", facts_.problem),
                  true};
   }
+  told_later = answers_late(pending.added);
+  if (told_later) pending.done = done;
   incoming_.push_back(std::move(pending));
   ++added_;
   const std::size_t waiting = incoming_.size();
@@ -150,14 +168,12 @@ LedgerFacts LedgerWriter::facts() const {
   const std::lock_guard guard(mutex_);
   LedgerFacts facts = facts_;
   facts.pending = added_ - settled_;
-  if (facts.pending > 0) {
-    const bool in_backlog = facts.pending > incoming_.size();
-    facts.behind = Steady::now() - (in_backlog ? oldest_ : incoming_.front().added);
-  }
+  if (facts.pending > 0) facts.behind = Steady::now() - oldest_pending();
   return facts;
 }
 
 void LedgerWriter::run() {
+  (void)::pthread_setname_np(::pthread_self(), "headgate-ledger");
   // Nobody waits for it: those who answer checks go first.
   if (options_.durability == Durability::kAsync) (void)::setpriority(PRIO_PROCESS, 0, kAsyncNice);
   std::unique_lock lock(mutex_);
@@ -192,8 +208,9 @@ bool LedgerWriter::prune_due(Steady::time_point now) const { return back_off_ ==
 
 bool LedgerWriter::write_due(Steady::time_point now) const {
   if (incoming_.empty()) return false;
-  return options_.durability == Durability::kSync || ending_ || incoming_.size() >= kEnough || wanted_ > settled_ ||
-         now >= incoming_.front().added + options_.interval;
+  const bool waited_for = static_cast<bool>(incoming_.back().done);
+  return waited_for || options_.durability == Durability::kSync || ending_ || incoming_.size() >= kEnough ||
+         wanted_ > settled_ || now >= incoming_.front().added + options_.interval;
 }
 
 void LedgerWriter::await_work(std::unique_lock<std::mutex>& lock) {
@@ -223,7 +240,13 @@ void LedgerWriter::write_some() {
   if (!failure) return;
   if (failure->fate == LedgerBackend::Fate::kUnknown) unknown_ = attempted_;
   failed(failure->error);
-  if (options_.durability == Durability::kSync) give_up_on_late(failure->error);
+  if (options_.durability == Durability::kSync) {
+    give_up_on_late(failure->error);
+  } else {
+    for (Pending& pending : backlog_) {
+      if (pending.done) std::exchange(pending.done, {})({});
+    }
+  }
 }
 
 std::optional<LedgerBackend::Failure> LedgerWriter::try_writing() {

@@ -52,7 +52,10 @@ class LedgerWriter final : public Ledger {
     Steady::time_point added;
   };
 
-  [[nodiscard]] Result<void> enqueue(Pending pending);
+  // `told_later`: whether `done` has been kept, to be told once it is written.
+  [[nodiscard]] Result<void> enqueue(Pending pending, const Done& done, bool& told_later);
+  [[nodiscard]] bool answers_late(Steady::time_point now) const;  // the lock is held
+  [[nodiscard]] Steady::time_point oldest_pending() const;        // the lock is held, and something is pending
   void run();
   // Until there is something to write, to retry or to prune, or the ledger ends. Takes what has come.
   void await_work(std::unique_lock<std::mutex>& lock);

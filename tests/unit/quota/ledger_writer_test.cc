@@ -194,6 +194,42 @@ TEST_F(LedgerWriterTest, AsyncKeepsEverythingThroughTroubleAndTellsOfItOnce) {
   EXPECT_EQ(ledger->facts().problem, "");
 }
 
+TEST_F(LedgerWriterTest, WhoComesWhileItIsFarBehindIsAnsweredOnceItIsWritten) {
+  const auto ledger = make({.interval = 5ms});
+  test::LedgerAnswers answers;
+  script_->change([](Script& script) { script.hold = true; });
+  ledger->add(charge_of("ann"), answers.next());
+  EXPECT_EQ(answers.count(), 1U) << "told before add() returned";
+  ASSERT_TRUE(eventually([&] { return ledger->facts().behind > 15ms; }));
+  for (int i = 0; i < 2; ++i) ledger->add(charge_of("ann"), answers.next());
+  EXPECT_EQ(answers.count(), 1U) << "a crash now would take more than was promised";
+  script_->change([](Script& script) { script.hold = false; });
+  for (const Result<void>& answer : answers.take(3)) EXPECT_TRUE(answer.has_value());
+  ASSERT_TRUE(ledger->flush().has_value());
+  ledger->add(charge_of("ann"), answers.next());
+  EXPECT_EQ(answers.count(), 4U) << "at once again";
+}
+
+TEST_F(LedgerWriterTest, AsyncNobodyWaitsForADatabaseThatIsAway) {
+  const auto ledger = make({.interval = 5ms});
+  test::LedgerAnswers answers;
+  script_->change([](Script& script) { script.hold = true; });
+  ledger->add(charge_of("ann"), answers.next());
+  ASSERT_TRUE(eventually([&] { return ledger->facts().behind > 15ms; }));
+  ledger->add(charge_of("ann"), answers.next());
+  script_->change([](Script& script) {
+    script.fails = true;
+    script.hold = false;
+  });
+  EXPECT_TRUE(eventually([&] { return answers.count() == 2; })) << "it waits in memory, as those before it do";
+  ledger->add(charge_of("ann"), answers.next());
+  EXPECT_EQ(answers.count(), 3U);
+  for (const Result<void>& answer : answers.take(3)) EXPECT_TRUE(answer.has_value());
+  script_->change([](Script& script) { script.fails = false; });
+  ASSERT_TRUE(ledger->flush().has_value());
+  EXPECT_EQ(commands("ann"), 3);
+}
+
 TEST_F(LedgerWriterTest, RefusesAtTheBoundAndSaysWhy) {
   const auto ledger = make({.interval = 1ms, .max_pending = 10});
   script_->change([](Script& script) { script.fails = true; });
