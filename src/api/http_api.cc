@@ -72,7 +72,7 @@ struct Found {
 // Of the paths without a part, most of what is asked for.
 const Route* find_plain(Method method, std::string_view path) {
   using Key = std::pair<std::string_view, Method>;
-  static const auto plain = [] {
+  static const auto kPlain = [] {
     absl::flat_hash_map<Key, const Route*> all;
     for (const Route& route : routes()) {
       if (std::string_view(route.path).find('{') == std::string_view::npos) {
@@ -81,8 +81,8 @@ const Route* find_plain(Method method, std::string_view path) {
     }
     return all;
   }();
-  const auto found = plain.find(Key{path, method});
-  return found == plain.end() ? nullptr : found->second;
+  const auto found = kPlain.find(Key{path, method});
+  return found == kPlain.end() ? nullptr : found->second;
 }
 
 Found find(Method method, std::string_view path) {

@@ -59,6 +59,7 @@ Violations::Recorded Violations::record(std::string_view agent, Nanos now) {
   // Instants that come out of order stand as if they had come with the latest.
   entry.instants[entry.total % kSustainedCount] = entry.backoff.last;
   ++entry.total;
+  shard.latest = std::max(shard.latest, entry.backoff.last);
   raise_active_until(entry.backoff.last + shard.backoff.quiet);
 
   Recorded recorded{.retry_after = delay(entry.backoff, shard.backoff)};
@@ -177,17 +178,14 @@ std::size_t Violations::forget_quiet(Nanos now, std::size_t most) {
 }
 
 void Violations::configure(const BackoffSettings& backoff) {
-  // With all locks held nobody records by the old quiet period while the end of the last one is worked out anew.
-  std::vector<std::unique_lock<std::mutex>> all;
-  for (std::size_t i = 0; i <= shard_mask_; ++i) all.emplace_back(shards_[i].mutex);
-  Nanos active_until{0};
+  // Shard by shard, so that no denial waits for a look at everybody. The end of the last quiet period only ever rises:
+  // too late an instant costs a look at an agent, too early a one would let it through.
   for (std::size_t i = 0; i <= shard_mask_; ++i) {
-    shards_[i].backoff = backoff;
-    for (const Entry& entry : shards_[i].entries) {
-      active_until = std::max(active_until, entry.backoff.last + backoff.quiet);
-    }
+    Shard& shard = shards_[i];
+    const std::lock_guard guard(shard.mutex);
+    shard.backoff = backoff;
+    if (!shard.entries.empty()) raise_active_until(shard.latest + backoff.quiet);
   }
-  active_until_.store(active_until.count(), std::memory_order_relaxed);
 }
 
 }  // namespace headgate::control

@@ -96,6 +96,7 @@ class Violations {
     std::list<Entry> entries;  // the least recently violating first
     std::unordered_map<base::Hash128, std::list<Entry>::iterator, ById> index;
     BackoffSettings backoff{};
+    Nanos latest{0};  // violation
   };
 
   [[nodiscard]] Shard& shard_of(const base::Hash128& id) const noexcept { return shards_[id.low & shard_mask_]; }
