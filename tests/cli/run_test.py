@@ -1,41 +1,27 @@
 #!/usr/bin/env python3
 """headgate run: signals, exit codes, pace, measures and the terminal, against a server that answers as told.
 Usage: run_test.py path/to/headgate"""
-import fcntl
 import hashlib
 import os
 import pathlib
-import pty
-import re
-import select
 import signal
 import socket
 import ssl
 import subprocess
 import sys
 import tempfile
-import termios
 import threading
 import time
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 from fake_server import TOKEN, FakeHttp, environment  # noqa: E402
+from terminal import STEERING, Terminal  # noqa: E402
+from waiting import PATIENCE, wait_until  # noqa: E402
 
 BINARY = ""
-PATIENCE = 30
 CHECK, RECORD = ("POST", "/api/quotas/check"), ("POST", "/api/quotas/executions")
-STEERING = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
-
-
-def wait_until(holds, what):
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        value = holds()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"waited {PATIENCE} s in vain: {what}")
 
 
 def stat_of(pid):
@@ -51,46 +37,11 @@ def is_there(pid):
     return stat_of(pid) is not None
 
 
-class Terminal:
-    """A program on a terminal of its own."""
-
-    def __init__(self, arguments, env):
-        self.ours, self.theirs = pty.openpty()
-        self.process = subprocess.Popen(arguments, stdin=self.theirs, stdout=self.theirs, stderr=self.theirs,
-                                        start_new_session=True, env=env,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-        self.seen = b""
-
-    def read(self, seconds):
-        if select.select([self.ours], [], [], seconds)[0]:
-            self.seen += os.read(self.ours, 65536)
-
+class Shell(Terminal):
     def wait_for(self, text):
         """Until it shows; what was seen up to then is forgotten."""
-        deadline = time.monotonic() + PATIENCE
-        while text.encode() not in STEERING.sub(b"", self.seen):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{text!r} was not shown, but: {self.seen[-3000:]!r}")
-            self.read(0.2)
-        shown, self.seen = self.seen, b""
-        return shown
-
-    def press(self, keys):
-        os.write(self.ours, keys)
-
-    def wait_for_end(self):
-        deadline = time.monotonic() + PATIENCE
-        while self.process.poll() is None and time.monotonic() < deadline:
-            self.read(0.05)
-        self.read(0)
-        return self.process.wait(timeout=1)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.ours)
-        os.close(self.theirs)
+        super().wait_for(text)
+        return self.forget()
 
 
 class RunCase(unittest.TestCase):
@@ -462,7 +413,7 @@ class Pacing(RunCase):
 
 class OnATerminal(RunCase):
     def terminal(self, *arguments, **more):
-        terminal = Terminal(list(arguments), self.env(TERM="xterm", **more))
+        terminal = Shell(list(arguments), self.env(TERM="xterm", **more))
         self.addCleanup(terminal.close)
         return terminal
 
@@ -565,7 +516,7 @@ class Waiting(RunCase):
         return [path for method, path, _, _ in self.server.requests if method == "DELETE"]
 
     def test_a_terminal_shows_the_place_in_line_and_then_forgets_it(self):
-        terminal = Terminal(self.words("echo", "ran", options=["--wait"]), self.env(TERM="xterm"))
+        terminal = Shell(self.words("echo", "ran", options=["--wait"]), self.env(TERM="xterm"))
         self.addCleanup(terminal.close)
         terminal.wait_for("headgate: waiting in line: position 3 of 7, about 12s")
         self.go.set()
@@ -581,7 +532,7 @@ class Waiting(RunCase):
         self.assertEqual((process.stdout.read(), process.stderr.read()), ("ran\n", ""))
 
     def test_ctrl_c_leaves_the_line(self):
-        terminal = Terminal(self.words("echo", "ran", options=["--wait"]), self.env(TERM="xterm"))
+        terminal = Shell(self.words("echo", "ran", options=["--wait"]), self.env(TERM="xterm"))
         self.addCleanup(terminal.close)
         terminal.wait_for("position 3 of 7")
         terminal.press(b"\x03")

@@ -1,75 +1,34 @@
 #!/usr/bin/env python3
 """The live view, on a real terminal. Usage: top_test.py path/to/headgate"""
 import copy
-import fcntl
 import os
 import pathlib
-import pty
-import re
-import select
 import signal
-import struct
 import subprocess
 import sys
 import termios
 import time
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 from fake_server import OVERVIEW, TOKEN, FakeHttp, environment, run  # noqa: E402
+from terminal import STEERING, Terminal  # noqa: E402
 
 BINARY = ""
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
-STEERING = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
-class Live:
-    """The program on a terminal of its own."""
-
+class Live(Terminal):
     def __init__(self, url, *arguments, columns=80, rows=24):
-        self.ours, self.theirs = pty.openpty()
-        self.resize(columns, rows)
-        self.before = termios.tcgetattr(self.theirs)
-        self.process = subprocess.Popen([BINARY, "top", "--url", url, "--interval", "100ms", *arguments],
-                                        stdin=self.theirs, stdout=self.theirs, stderr=subprocess.PIPE,
-                                        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-                                        env=environment(HEADGATE_TOKEN=TOKEN, LANG="C.UTF-8"))
-        self.seen = b""
-
-    def resize(self, columns, rows):
-        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def read(self, seconds):
-        if select.select([self.ours], [], [], seconds)[0]:
-            self.seen += os.read(self.ours, 65536)
+        super().__init__([BINARY, "top", "--url", url, "--interval", "100ms", *arguments],
+                         environment(HEADGATE_TOKEN=TOKEN, LANG="C.UTF-8"), (columns, rows), subprocess.PIPE)
 
     def wait_for(self, text, fresh=True):
         """Until the screen shows it; what was seen before does not count if fresh."""
         if fresh:
-            self.seen = b""
-        deadline = time.monotonic() + 30
-        while text.encode() not in STEERING.sub(b"", self.seen):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{text!r} was not shown, but: {self.seen[-3000:]!r}")
-            self.read(0.2)
-
-    def press(self, keys):
-        os.write(self.ours, keys.encode())
-
-    def wait_for_end(self):
-        deadline = time.monotonic() + 30
-        while self.process.poll() is None and time.monotonic() < deadline:
-            self.read(0.05)
-        self.read(0)
-        return self.process.wait(timeout=1)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.process.stderr.close()
-        os.close(self.ours)
-        os.close(self.theirs)
+            self.forget()
+        super().wait_for(text)
 
 
 class Top(unittest.TestCase):

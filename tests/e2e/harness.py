@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from waiting import PATIENCE, wait_until  # noqa: E402, F401: for those who use the harness, too
+
 BINARY = ""
-PATIENCE = 30  # seconds until something that must happen has not
 
 
 def main():
@@ -31,17 +32,6 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def wait_until(holds, what):
-    """Waits for a condition, and says which one did not come."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        value = holds()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"waited {PATIENCE} s in vain: {what}")
 
 
 def listens(port):
