@@ -130,12 +130,11 @@ class RateLimitService final : public net::GrpcHandler {
     try {
       if (call.path == kShouldRateLimit) {
         should_rate_limit(call, answer);
-      } else if (call.path == kHealthCheck) {
-        check_health(call, answer);
+      } else if (call.path == kHealthCheck || call.path == kHealthWatch) {
+        tell_health(call, answer);
       } else {
         answer.status = GrpcStatus::kUnimplemented;
-        answer.text = call.path == kHealthWatch ? "Watch is not offered; ask Check every so often"
-                                                : fmt::format("there is no method {}", call.path.substr(0, 200));
+        answer.text = fmt::format("there is no method {}", call.path.substr(0, 200));
       }
     } catch (const std::exception& error) {
       answer.status = GrpcStatus::kInternal;
@@ -144,21 +143,28 @@ class RateLimitService final : public net::GrpcHandler {
   }
 
  private:
-  static void check_health(const GrpcCall& call, GrpcAnswer& answer) {
+  // A Check is answered, and told of a service that is not there by its status. A Watch stays open: it hears how things
+  // stand, and, when the server ends, that they do not any more.
+  static void tell_health(const GrpcCall& call, GrpcAnswer& answer) {
+    using Response = grpc::health::v1::HealthCheckResponse;
     grpc::health::v1::HealthCheckRequest request;
     if (!request.ParseFromArray(call.message.data(), static_cast<int>(call.message.size()))) {
       answer.status = GrpcStatus::kInvalidArgument;
       answer.text = "the message is no HealthCheckRequest";
       return;
     }
-    if (std::find(kServices.begin(), kServices.end(), request.service()) == kServices.end()) {
+    answer.stays = call.path == kHealthWatch;
+    const bool known = std::find(kServices.begin(), kServices.end(), request.service()) != kServices.end();
+    if (!known && !answer.stays) {
       answer.status = GrpcStatus::kNotFound;
       answer.text = "there is no such service";
       return;
     }
-    grpc::health::v1::HealthCheckResponse response;
-    response.set_status(grpc::health::v1::HealthCheckResponse::SERVING);
+    Response response;
+    response.set_status(known ? Response::SERVING : Response::SERVICE_UNKNOWN);
     response.SerializeToString(&answer.message);
+    response.set_status(known ? Response::NOT_SERVING : Response::SERVICE_UNKNOWN);
+    response.SerializeToString(&answer.last);
   }
 
   [[nodiscard]] Admission admitted(const GrpcCall& call) const {

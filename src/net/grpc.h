@@ -1,4 +1,5 @@
-// Unary gRPC calls over HTTP/2, as services see them.
+// gRPC calls over HTTP/2, as services see them: one message comes, one goes back; or one goes back at once, and another
+// when the server ends.
 //
 // For TLS with ALPN "h2" and for cleartext connections that begin with HTTP/2's preface; any other beginning is closed.
 #pragma once
@@ -40,6 +41,8 @@ struct GrpcAnswer {
   GrpcStatus status = GrpcStatus::kOk;
   std::string text;     // for people, when the status is not kOk
   std::string message;  // serialised
+  bool stays = false;   // the call stays open after the message, until its deadline or the server's end
+  std::string last;     // with `stays`: a message to send when the server ends
 };
 
 // Shared by all connections of all threads. Answers at once.

@@ -68,6 +68,7 @@ struct Call {
   std::string message;            // with its prefix
   GrpcAnswer answer;
   std::size_t sent = 0;  // of the answer, prefix included
+  GrpcStatus end = GrpcStatus::kOk;
   std::list<Call>::iterator self;
 
   [[nodiscard]] std::string_view name_of(const Place& place) const noexcept {
@@ -86,7 +87,9 @@ struct Call {
     forget(message);
     forget(answer.text);
     forget(answer.message);
-    answer.status = GrpcStatus::kOk;
+    forget(answer.last);
+    answer.status = end = GrpcStatus::kOk;
+    answer.stays = false;
     places.clear();
     header_bytes = sent = 0;
     path = content_type = {};
@@ -132,6 +135,9 @@ class GrpcSession final : public Session {
   // are served all the same.
   void drain() override {
     if (std::exchange(draining_, true)) return;
+    for (Call& call : live_) {
+      if (call.answer.stays) end_staying(call, GrpcStatus::kOk);
+    }
     nghttp2_submit_shutdown_notice(h2_);
     nghttp2_submit_ping(h2_, NGHTTP2_FLAG_NONE, nullptr);
     flush();
@@ -146,6 +152,7 @@ class GrpcSession final : public Session {
       const bool late = now - call.begun >= limits_.request_within || is_late(call);
       if (late && !call.ended && !call.answered)
         refuse(call, GrpcStatus::kDeadlineExceeded, "the call did not end in time");
+      if (call.answer.stays && is_late(call)) end_staying(call, GrpcStatus::kDeadlineExceeded);
     }
     if (pinged_at_ > heard_at_) {
       if (now - pinged_at_ >= limits_.pong_within) close = true;
@@ -378,6 +385,10 @@ class GrpcSession final : public Session {
     handler_.call(asked, call.answer);
     forget_message(call);
     if (call.answer.status != GrpcStatus::kOk) return refuse(call, call.answer.status, call.answer.text);
+    if (draining_ && call.answer.stays) {
+      call.answer.message.swap(call.answer.last);
+      call.answer.stays = false;
+    }
 
     call.answered = true;
     static const std::array<nghttp2_nv, 2> kHead{fixed(kStatus, "200"), fixed(kContentType, kGrpc)};
@@ -405,12 +416,27 @@ class GrpcSession final : public Session {
       written += part;
       call.sent += part;
     }
-    if (call.sent == kGrpcPrefix + message.size()) {
+    const bool all = call.sent == kGrpcPrefix + message.size();
+    if (all && call.answer.stays && written == 0) return NGHTTP2_ERR_DEFERRED;
+    if (all && call.answer.stays) return static_cast<ssize_t>(written);
+    if (all) {
       *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
       static const nghttp2_nv kDone = fixed(kGrpcStatus, "0");
-      nghttp2_submit_trailer(h2, id, &kDone, 1);
+      static const nghttp2_nv kLate = fixed(kGrpcStatus, "4");
+      nghttp2_submit_trailer(h2, id, call.end == GrpcStatus::kOk ? &kDone : &kLate, 1);
     }
     return static_cast<ssize_t>(written);
+  }
+
+  // Says the last word to a call that has stayed open. A message that is still on its way is all that it gets.
+  void end_staying(Call& call, GrpcStatus status) {
+    call.answer.stays = false;
+    call.end = status;
+    if (status == GrpcStatus::kOk && call.sent == kGrpcPrefix + call.answer.message.size()) {
+      call.answer.message.swap(call.answer.last);
+      call.sent = 0;
+    }
+    nghttp2_session_resume_data(h2_, call.id);
   }
 
   // An answer without a message: one block of headers says it all.

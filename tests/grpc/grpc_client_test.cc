@@ -201,6 +201,23 @@ TEST_F(GrpcClient, FindsTheServerHealthy) {
   EXPECT_EQ(check("other", response).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(GrpcClient, HearsThatAServerItWatchesEnds) {
+  Server other;
+  const auto health = grpc::health::v1::Health::NewStub(connect(other.address));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + 20s);
+  const auto watched = health->Watch(&context, grpc::health::v1::HealthCheckRequest());
+  grpc::health::v1::HealthCheckResponse response;
+  ASSERT_TRUE(watched->Read(&response));
+  EXPECT_EQ(response.status(), grpc::health::v1::HealthCheckResponse::SERVING);
+  std::thread stopper([&] { EXPECT_EQ(other.stop(), 0); });
+  EXPECT_TRUE(watched->Read(&response));
+  EXPECT_EQ(response.status(), grpc::health::v1::HealthCheckResponse::NOT_SERVING);
+  EXPECT_FALSE(watched->Read(&response));
+  EXPECT_TRUE(watched->Finish().ok());
+  stopper.join();
+}
+
 // Calls on one channel, as many at a time as there are threads; returns how many went well.
 int call_at_once(const std::shared_ptr<grpc::Channel>& channel, int threads, int each) {
   std::atomic<int> well{0};

@@ -306,7 +306,26 @@ TEST_F(RateLimitService, SaysThatItIsWell) {
   }
   request.set_service("other");
   EXPECT_EQ(call("/grpc.health.v1.Health/Check", request.SerializeAsString()).status, GrpcStatus::kNotFound);
-  EXPECT_EQ(call("/grpc.health.v1.Health/Watch", "").status, GrpcStatus::kUnimplemented);
+}
+
+TEST_F(RateLimitService, TellsThoseWhoWatchWhenItEnds) {
+  using Response = grpc::health::v1::HealthCheckResponse;
+  const auto told = [](const std::string& message) {
+    Response response;
+    EXPECT_TRUE(response.ParseFromString(message));
+    return response.status();
+  };
+  grpc::health::v1::HealthCheckRequest request;
+  net::GrpcAnswer answer = call("/grpc.health.v1.Health/Watch", request.SerializeAsString());
+  EXPECT_EQ(answer.status, GrpcStatus::kOk);
+  EXPECT_TRUE(answer.stays);
+  EXPECT_EQ(told(answer.message), Response::SERVING);
+  EXPECT_EQ(told(answer.last), Response::NOT_SERVING);
+  request.set_service("other");
+  answer = call("/grpc.health.v1.Health/Watch", request.SerializeAsString());
+  EXPECT_EQ(answer.status, GrpcStatus::kOk) << "it might come; a Watch does not fail";
+  EXPECT_EQ(told(answer.message), Response::SERVICE_UNKNOWN);
+  EXPECT_EQ(call("/grpc.health.v1.Health/Watch", "\xff").status, GrpcStatus::kInvalidArgument);
 }
 
 }  // namespace

@@ -23,6 +23,10 @@ class Mirror final : public GrpcHandler {
       answer.text = "100 % not für you\n";
       return;
     }
+    if (call.path == "/test.Mirror/Stay") {
+      answer.stays = true;
+      answer.last = "good-bye";
+    }
     answer.message = call.message;
     for (int i = 1; i < repeat; ++i) answer.message += call.message;
   }
@@ -234,6 +238,55 @@ TEST_F(GrpcSession, DrainsWithoutLosingCalls) {
   nghttp2_submit_rst_stream(client->h2(), 0, open, NGHTTP2_CANCEL);
   exchange();
   EXPECT_TRUE(session->close);
+}
+
+TEST_F(GrpcSession, ACallMayStayOpenUntilTheServerEnds) {
+  auto& reply = ask(framed("hello"), {}, "/test.Mirror/Stay");
+  EXPECT_EQ(reply.data, framed("hello"));
+  EXPECT_FALSE(reply.ended);
+  EXPECT_EQ(ask(framed("others go on")).data, framed("others go on"));
+  now += 1h;
+  session->tick(now);
+  exchange();
+  EXPECT_FALSE(reply.ended) << "nobody waits for it";
+  session->drain();
+  exchange();
+  EXPECT_EQ(reply.data, framed("hello") + framed("good-bye"));
+  EXPECT_TRUE(reply.ended);
+  EXPECT_EQ(reply.headers.at("grpc-status"), "0");
+  EXPECT_TRUE(session->close);
+}
+
+TEST_F(GrpcSession, ACallThatStaysEndsAtItsDeadline) {
+  auto& reply = ask(framed("hello"), {{"grpc-timeout", "2S"}}, "/test.Mirror/Stay");
+  session->tick(now + 1s);
+  exchange();
+  EXPECT_FALSE(reply.ended);
+  session->tick(now + 2s);
+  exchange();
+  EXPECT_TRUE(reply.ended);
+  EXPECT_EQ(reply.data, framed("hello"));
+  EXPECT_EQ(reply.headers.at("grpc-status"), "4");
+}
+
+TEST_F(GrpcSession, ACallThatStaysMayBeGivenUp) {
+  const std::int32_t id = client->request(H2Client::grpc_headers("/test.Mirror/Stay"), framed("hello"));
+  exchange();
+  nghttp2_submit_rst_stream(client->h2(), 0, id, NGHTTP2_CANCEL);
+  exchange();
+  EXPECT_TRUE(client->replies[id].closed);
+  EXPECT_EQ(ask(framed("another")).data, framed("another")) << "in the place of the one that is gone";
+  session->drain();
+  exchange();
+  EXPECT_TRUE(session->close);
+}
+
+TEST_F(GrpcSession, WhoWouldStayWhileTheServerEndsHearsTheLastWord) {
+  session->drain();
+  // Sent before the client has heard of it.
+  const auto& reply = ask(framed("hello"), {}, "/test.Mirror/Stay");
+  EXPECT_EQ(reply.data, framed("good-bye"));
+  EXPECT_TRUE(reply.ended);
 }
 
 TEST_F(GrpcSession, DrainsAnIdleConnectionThatDoesNotAnswerPings) {
