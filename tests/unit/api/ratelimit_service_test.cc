@@ -309,9 +309,9 @@ TEST_F(RateLimitService, SaysThatItIsWell) {
 }
 
 TEST_F(RateLimitService, TellsThoseWhoWatchWhenItEnds) {
-  using Response = grpc::health::v1::HealthCheckResponse;
+  using Health = grpc::health::v1::HealthCheckResponse;
   const auto told = [](const std::string& message) {
-    Response response;
+    Health response;
     EXPECT_TRUE(response.ParseFromString(message));
     return response.status();
   };
@@ -319,12 +319,12 @@ TEST_F(RateLimitService, TellsThoseWhoWatchWhenItEnds) {
   net::GrpcAnswer answer = call("/grpc.health.v1.Health/Watch", request.SerializeAsString());
   EXPECT_EQ(answer.status, GrpcStatus::kOk);
   EXPECT_TRUE(answer.stays);
-  EXPECT_EQ(told(answer.message), Response::SERVING);
-  EXPECT_EQ(told(answer.last), Response::NOT_SERVING);
+  EXPECT_EQ(told(answer.message), Health::SERVING);
+  EXPECT_EQ(told(answer.last), Health::NOT_SERVING);
   request.set_service("other");
   answer = call("/grpc.health.v1.Health/Watch", request.SerializeAsString());
   EXPECT_EQ(answer.status, GrpcStatus::kOk) << "it might come; a Watch does not fail";
-  EXPECT_EQ(told(answer.message), Response::SERVICE_UNKNOWN);
+  EXPECT_EQ(told(answer.message), Health::SERVICE_UNKNOWN);
   EXPECT_EQ(call("/grpc.health.v1.Health/Watch", "\xff").status, GrpcStatus::kInvalidArgument);
 }
 
