@@ -110,6 +110,9 @@ class ObjectText {
     fmt::format_to(std::back_inserter(out_), FMT_COMPILE("{}"), value);
     return *this;
   }
+  ObjectText& number_or_null(std::string_view name, std::optional<std::int64_t> value) {
+    return value ? number(name, *value) : null(name);
+  }
   ObjectText& amount(std::string_view name, Amount value) {
     return value.unlimited() ? null(name) : number(name, value.value);
   }
@@ -143,6 +146,10 @@ class ObjectText {
 std::string answer_text(const QuotaAsk& ask, const QuotaAnswer& answer, Nanos ttl) {
   ObjectText resets;
   for (std::size_t p = 0; p < kPeriods.size(); ++p) resets.number(kPeriodNames[p], millis(answer.resets_at[p]));
+  std::optional<std::int64_t> start;
+  if (answer.estimated_start) start = millis_up(*answer.estimated_start);
+  std::optional<std::int64_t> run_ttl;
+  if (!answer.run.empty()) run_ttl = millis(ttl);
   ObjectText text;
   text.boolean("allowed", answer.allowed)
       .text("reason", answer.reason)
@@ -155,22 +162,15 @@ std::string answer_text(const QuotaAsk& ask, const QuotaAnswer& answer, Nanos tt
       .amount("remaining_month", answer.remaining[2])
       .object("resets_at", std::move(resets))
       .number_of("throttle_factor", answer.throttle_factor)
-      .text("warning", answer.warning);
-  if (answer.estimated_start) {
-    text.number("estimated_start_ms", millis_up(*answer.estimated_start));
-  } else {
-    text.null("estimated_start_ms");
-  }
-  text.number("retry_after_ms", millis_up(answer.retry_after))
+      .text("warning", answer.warning)
+      .number_or_null("estimated_start_ms", start)
+      .number("retry_after_ms", millis_up(answer.retry_after))
       .number("delay_ms", millis_up(answer.delay))
       .number("waited_ms", millis(answer.waited))
-      .text_or_null("run", answer.run);
-  if (answer.run.empty()) {
-    text.null("run_ttl_ms");
-  } else {
-    text.number("run_ttl_ms", millis(ttl));
-  }
-  text.text_or_null("policy_id", answer.policy_id).text_or_null("lease", answer.lease);
+      .text_or_null("run", answer.run)
+      .number_or_null("run_ttl_ms", run_ttl)
+      .text_or_null("policy_id", answer.policy_id)
+      .text_or_null("lease", answer.lease);
   if (!answer.error.empty()) text.text("error", answer.error);
   return std::move(text).done();
 }

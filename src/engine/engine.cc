@@ -445,8 +445,7 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
         .value = static_cast<double>(decision.retry_after.count()) / 1e6});
   for (const Judged& judged : decision.judged) {
     if (!judged.exceeded) continue;
-    const Counters::Id counter = judged.counter;
-    counters_.add(counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
+    counters_.add(judged.counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
     if (judged.enforced && violation) escalate(now, check, decision.policy(judged), decision);
   }
 }
@@ -455,8 +454,7 @@ void Engine::after_soft(Nanos now, const Check& check, CheckDecision& decision) 
   for (const Judged& judged : decision.judged) {
     if (!judged.exceeded) continue;
     const policy::Policy& policy = decision.policy(judged);
-    const Counters::Id counter = judged.counter;
-    counters_.add(counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
+    counters_.add(judged.counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
     tell({.kind = judged.enforced ? Event::Kind::kExceeded : Event::Kind::kMonitored,
           .time = decision.wall,
           .agent = check.agent,

@@ -174,7 +174,7 @@ LedgerFacts LedgerWriter::facts() const {
 
 void LedgerWriter::run() {
   (void)::pthread_setname_np(::pthread_self(), "headgate-ledger");
-  // Nobody waits for it: those who answer checks go first.
+  // Nobody waits for it, unless it is far behind: those who answer checks go first.
   if (options_.durability == Durability::kAsync) (void)::setpriority(PRIO_PROCESS, 0, kAsyncNice);
   std::unique_lock lock(mutex_);
   for (;;) {

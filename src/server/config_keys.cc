@@ -316,7 +316,7 @@ std::vector<ConfigKey> make_keys() {
       "sync: what operators set, and every quota charge and execution, is on disk before it is answered.",
       {{"async", state::Durability::kAsync}, {"sync", state::Durability::kSync}}, HEADGATE_MEMBER(durability)));
   add(duration_key("ledger.interval",
-                   "With durability async: how often the ledger is written, which is what a crash may take at most.",
+                   "With durability async: how often the ledger is written, which is what a crash may take.",
                    {1ms, 10s}, HEADGATE_MEMBER(ledger_interval)));
   add(whole_key("ledger.retention_days", "How long executions and usage are kept.", {1, 3'650},
                 HEADGATE_MEMBER(retention_days)));

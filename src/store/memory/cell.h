@@ -82,6 +82,17 @@ struct ShortAnswer {
   bool burst;
 };
 
+// A field after the other, in place: copying a whole costs more than the arithmetic. The limit is the caller's to fill
+// in.
+template <class Answer>
+void write_short(const Answer& answer, core::Outcome& outcome) noexcept {
+  outcome.wait = answer.wait;
+  outcome.delay = Nanos{0};
+  outcome.reset_after = answer.reset_after;
+  outcome.remaining = answer.remaining;
+  outcome.burst = answer.burst;
+}
+
 // core::sliding_window() and sliding_window_charge() in one, on the words as they lie, for the common case: one unit, a
 // ring of instants with room for it, nothing reserved, and few units leaving. False: nothing was done, go the usual
 // way. REQUIRES: words[0] is no earlier than when the newest instant leaves the window, as store_log() leaves it.

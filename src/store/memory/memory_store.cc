@@ -80,11 +80,7 @@ Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std:
         const auto step = core::token_bucket_whole(load_bucket(words), limit.numbers.bucket, charge.cost, ask.now);
         undo.kind = Undo::Kind::kFirstWord;
         if (step.outcome.fits()) words[0] = step.next.full_at.count();
-        outcome.wait = step.outcome.wait;
-        outcome.delay = Nanos{0};
-        outcome.reset_after = step.outcome.reset_after;
-        outcome.remaining = step.outcome.remaining;
-        outcome.burst = step.outcome.burst;
+        write_short(step.outcome, outcome);
         return true;
       }
       break;
@@ -97,11 +93,7 @@ Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std:
       undo.fourth = words[3];
       if (!charge_instant(limit.numbers.log, words, ask.now, answer)) return false;
       undo.kind = Undo::Kind::kInstant;
-      outcome.wait = answer.wait;
-      outcome.delay = Nanos{0};
-      outcome.reset_after = answer.reset_after;
-      outcome.remaining = answer.remaining;
-      outcome.burst = answer.burst;
+      write_short(answer, outcome);
       return true;
     }
     case Strategy::kFixedWindow:
