@@ -37,6 +37,7 @@ struct Ask {
   Nanos patience{0};         // with kReserve: how long any of them may be waited for
   LeaseId lease = 0;         // under which concurrency is held
   bool count_denial = true;  // false: a denial is not the last word
+  bool ahead = false;        // of those that wait for the store already: many checks depend on it
 };
 
 // The answer for the whole plan; each charge has an Outcome of its own.

@@ -14,7 +14,7 @@ static_assert(kMaxCharges <= 64);
 
 }  // namespace
 
-BlockTable::BlockTable(std::size_t max_cells) {
+BlockTable::BlockTable(std::size_t max_cells, Nanos hurried) : hurried_(hurried) {
   const std::size_t shards = std::clamp<std::size_t>(std::bit_ceil(max_cells / kCellsPerShard), 1, kMaxShards);
   mask_ = shards - 1;
   max_cells_per_shard_ = std::max<std::size_t>(max_cells / shards, 1);
@@ -64,7 +64,7 @@ BlockTable::Taken BlockTable::take_locked(std::span<const Charge> charges, Nanos
     denied = denied || !charge.soft;
   }
 
-  Taken taken{denied ? Verdict::kDenied : Verdict::kTaken, 0};
+  Taken taken{.verdict = denied ? Verdict::kDenied : Verdict::kTaken};
   for (std::size_t i = 0; i < charges.size(); ++i) {
     Block& block = *blocks[i];
     const Units cost = charges[i].cost;
@@ -77,6 +77,7 @@ BlockTable::Taken BlockTable::take_locked(std::span<const Charge> charges, Nanos
       if (block.units < block.low && !block.errand && now >= block.next) {
         block.errand = true;
         taken.low |= std::uint64_t{1} << i;
+        taken.hurry = taken.hurry || now < block.until - block.terms.ttl + hurried_;
       }
     }
     outcome.wait = fits ? Nanos{0} : std::max(block.fits_at - now, Nanos{1});
@@ -97,7 +98,7 @@ void BlockTable::note(Block& block, const core::Outcome& outcome, Nanos now) noe
   block.burst = outcome.burst;
 }
 
-bool BlockTable::heard(const Charge& charge, const LeaseTerms& terms, const core::Outcome& outcome, Nanos now) {
+bool BlockTable::heard(const Charge& charge, const LeaseTerms& terms, const core::Outcome* outcome, Nanos now) {
   if (!terms.leased()) return false;
   Shard& shard = shard_of(charge.key);
   const std::lock_guard guard(shard.lock);
@@ -110,11 +111,11 @@ bool BlockTable::heard(const Charge& charge, const LeaseTerms& terms, const core
   Block& block = found->second;
   block.terms = terms;
   block.demand.asked += charge.cost;
-  note(block, outcome, now);
-  if (!outcome.fits() && outcome.wait != kNever && charge.cost > 0) {
+  if (outcome != nullptr) note(block, *outcome, now);
+  if (outcome != nullptr && !outcome->fits() && outcome->wait != kNever && charge.cost > 0) {
     block.denied = charge.cost;
-    block.fits_at = now + outcome.wait;
-    block.dry_until = now + pause_after_denial(outcome.wait, terms);
+    block.fits_at = now + outcome->wait;
+    block.dry_until = now + pause_after_denial(outcome->wait, terms);
     return false;
   }
   block.demand = measured(block.demand, terms, now);

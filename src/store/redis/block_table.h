@@ -22,7 +22,8 @@ namespace headgate::store::redis {
 
 class BlockTable {
  public:
-  explicit BlockTable(std::size_t max_cells);
+  // Blocks that were renewed less than `hurried` ago and run low already are told apart (Taken::hurry).
+  BlockTable(std::size_t max_cells, Nanos hurried);
 
   enum class Verdict : std::uint8_t {
     kTaken,   // every cost came out of a block
@@ -32,6 +33,7 @@ class BlockTable {
   struct Taken {
     Verdict verdict = Verdict::kAsk;
     std::uint64_t low = 0;  // bit i: the i-th cell runs low, and it is the caller's errand to fetch more
+    bool hurry = false;     // that cannot wait
   };
   // REQUIRES: as RemoteStore::apply() does; now is by the clock that all calls of this table go by.
   [[nodiscard]] Taken take(std::span<const Charge> charges, Nanos now, std::span<core::Outcome> outcomes) noexcept;
@@ -39,9 +41,9 @@ class BlockTable {
   // A limit as it was when last asked about, for errands that outlive the check they began with.
   using Limit = std::shared_ptr<const LiveLimit>;
 
-  // What was heard of a cell that was asked elsewhere, at the cost of `charge`. True: it is asked for so often that
-  // a block is worth fetching, and that is now the caller's errand.
-  [[nodiscard]] bool heard(const Charge& charge, const LeaseTerms& terms, const core::Outcome& outcome, Nanos now);
+  // What was heard of a cell that was asked elsewhere, at the cost of `charge`; null: nothing in time. True: it is
+  // asked for so often that a block is worth fetching, and that is now the caller's errand.
+  [[nodiscard]] bool heard(const Charge& charge, const LeaseTerms& terms, const core::Outcome* outcome, Nanos now);
 
   // An errand: what to do about one cell.
   struct Errand {
@@ -124,6 +126,7 @@ class BlockTable {
   [[nodiscard]] static Errand take_all(const base::Hash128& cell, Block& block);
   static void note(Block& block, const core::Outcome& outcome, Nanos now) noexcept;
 
+  Nanos hurried_;
   std::size_t mask_;
   std::size_t max_cells_per_shard_;
   std::unique_ptr<Shard[]> shards_;

@@ -119,7 +119,7 @@ inline constexpr Units kSmallestBlock = 4;
 }
 
 // With fewer than these the next block is asked for, while there is still something to use.
-[[nodiscard]] constexpr Units low_mark(Units held) noexcept { return held / 2; }
+[[nodiscard]] constexpr Units low_mark(Units held) noexcept { return held / 4; }
 
 // What a node does about a cell of which it holds `units`.
 struct LeaseStep {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cassert>
 #include <cstring>
 #include <mutex>
@@ -41,10 +42,28 @@ class LimitCopies {
   absl::flat_hash_map<const LiveLimit*, BlockTable::Limit> copies_;
 };
 
+// A block that is about to run low at an even pace lasts for longer than the next call of maintain(), so its errand
+// waits for that, or for so many others: messages that go together cost a fraction of those that go one by one.
+constexpr std::size_t kTogether = 32;
+
+// Three quarters of a block lasted for four rounds, so a quarter lasts for more than one.
+constexpr std::size_t kRoundsOfAnEvenPace = 4;
+
+// A cell of which more is to be fetched.
+struct Low {
+  base::Hash128 cell;
+  BlockTable::Limit limit;
+  LeaseTerms terms;
+};
+
 }  // namespace
 
 struct LeasedStore::Shared : std::enable_shared_from_this<Shared> {
-  Shared(RemoteStore& s, Caller& c, Options o) : store(s), caller(c), options(std::move(o)), table(options.max_cells) {}
+  Shared(RemoteStore& s, Caller& c, Options o)
+      : store(s),
+        caller(c),
+        options(std::move(o)),
+        table(options.max_cells, options.settings.ttl * kRoundsOfAnEvenPace / kRounds) {}
 
   RemoteStore& store;
   Caller& caller;
@@ -60,8 +79,9 @@ struct LeasedStore::Shared : std::enable_shared_from_this<Shared> {
   std::atomic<std::uint64_t> failed{0};
   std::atomic<std::int64_t> store_ahead{0};  // the store's clock is ahead of ours by this much, or a little more
   std::atomic<bool> closed{false};
-  std::mutex mutex;                     // guards on_closed
+  std::mutex mutex;                     // guards on_closed and low
   std::function<void()> on_closed;      //
+  std::vector<Low> low;                 // errands that have yet to start
   std::vector<BlockTable::Errand> due;  // of maintain(), kept for its memory
 
   // One errand under way; its charge must stay where it is until the store has answered.
@@ -80,8 +100,11 @@ struct LeasedStore::Shared : std::enable_shared_from_this<Shared> {
   [[nodiscard]] LeaseTerms terms_of(const Charge& charge) const noexcept {
     return lease_terms(charge.limit->current(), options.settings);
   }
-  void learn(std::span<const Charge> charges, std::span<const core::Outcome> outcomes);
-  void fetch_ahead(const Charge& charge, const LeaseTerms& terms, Nanos at);
+  // Of a check that was asked elsewhere; without outcomes: it was not answered, but there is a demand all the same.
+  void learn(std::span<const Charge> charges, const core::Outcome* outcomes);
+  [[nodiscard]] Low low_of(const Charge& charge) { return {charge.key, copies.of(*charge.limit), terms_of(charge)}; }
+  [[nodiscard]] std::vector<Low> take_low();
+  void start_low(std::vector<Low> cells, Nanos at);
   void start(BlockTable::Errand errand);
   void hold(const TripPtr& trip, Units want, void (Shared::*then)(const TripPtr&, const Result<Reply>&));
   void on_held(const TripPtr& trip, const Result<Reply>& reply);
@@ -100,8 +123,17 @@ LeasedStore::LeasedStore(RemoteStore& store, Caller& caller, Options options)
 }
 LeasedStore::~LeasedStore() { shared_->closed = true; }
 
-void LeasedStore::fetch_ahead(const Charge& charge, Nanos now) {
-  shared_->fetch_ahead(charge, shared_->terms_of(charge), now);
+void LeasedStore::fetch_ahead(std::span<const Charge> charges, const BlockTable::Taken& taken, Nanos now) {
+  std::vector<Low> together;
+  {
+    const std::lock_guard guard(shared_->mutex);
+    for (std::uint64_t low = taken.low; low != 0; low &= low - 1) {
+      shared_->low.push_back(shared_->low_of(charges[static_cast<std::size_t>(std::countr_zero(low))]));
+    }
+    if (!taken.hurry && shared_->low.size() < kTogether && !shared_->closed) return;
+    together.swap(shared_->low);
+  }
+  shared_->start_low(std::move(together), now);
 }
 
 void LeasedStore::fetch(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes,
@@ -110,12 +142,13 @@ void LeasedStore::fetch(std::span<const Charge> charges, const Ask& ask, std::sp
   shared_->store.apply(
       charges, ask, outcomes,
       [shared = shared_, charges, outcomes, done = std::move(done)](const Result<RemoteStore::Answer>& answer) {
-        if (answer.has_value() && !shared->closed) shared->learn(charges, outcomes);
+        if (!shared->closed) shared->learn(charges, answer.has_value() ? outcomes.data() : nullptr);
         done(answer);  // the last: what was lent for this call may be gone afterwards
       });
 }
 
 void LeasedStore::maintain() {
+  shared_->start_low(shared_->take_low(), shared_->now());
   if (!shared_->may_start()) return;
   shared_->due.clear();
   const std::size_t most =
@@ -131,6 +164,7 @@ void LeasedStore::close(std::function<void()> done) {
   }
   ++shared_->errands;  // this one, so that none of the others is the last before all have begun
   shared_->closed = true;
+  shared_->start_low(shared_->take_low(), shared_->now());
   std::vector<BlockTable::Errand> errands;
   shared_->table.empty(errands);
   for (BlockTable::Errand& errand : errands) shared_->start(std::move(errand));
@@ -144,20 +178,28 @@ LeasedStore::Totals LeasedStore::totals() const noexcept {
           shared_->fetched, shared_->given_back, shared_->strict, shared_->failed};
 }
 
-void LeasedStore::Shared::learn(std::span<const Charge> charges, std::span<const core::Outcome> outcomes) {
+void LeasedStore::Shared::learn(std::span<const Charge> charges, const core::Outcome* outcomes) {
   const Nanos at = now();
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const LeaseTerms terms = terms_of(charges[i]);
-    if (table.heard(charges[i], terms, outcomes[i], at)) fetch_ahead(charges[i], terms, at);
+    if (!table.heard(charges[i], terms, outcomes != nullptr ? outcomes + i : nullptr, at)) continue;
+    start_low({low_of(charges[i])}, at);
   }
 }
 
-void LeasedStore::Shared::fetch_ahead(const Charge& charge, const LeaseTerms& terms, Nanos at) {
-  if (!may_start() || !terms.leased()) {
-    table.end(charge.key, at + pause_after_refusal(terms));
-    return;
+std::vector<Low> LeasedStore::Shared::take_low() {
+  const std::lock_guard guard(mutex);
+  return std::exchange(low, {});
+}
+
+void LeasedStore::Shared::start_low(std::vector<Low> cells, Nanos at) {
+  for (Low& each : cells) {
+    if (may_start() && each.terms.leased()) {
+      start(table.begin(each.cell, std::move(each.limit), each.terms, at));
+    } else {
+      table.end(each.cell, at + pause_after_refusal(each.terms));
+    }
   }
-  start(table.begin(charge.key, copies.of(*charge.limit), terms, at));
 }
 
 void LeasedStore::Shared::start(BlockTable::Errand errand) {
@@ -208,6 +250,7 @@ void LeasedStore::Shared::charge(const TripPtr& trip, Units units, bool again) {
   trip->charge.counted = false;
   Ask ask;
   ask.count_denial = false;
+  ask.ahead = true;
   store.apply({&trip->charge, 1}, ask, {&trip->outcome, 1},
               [self = shared_from_this(), trip, again](const auto& answer) { self->on_charged(trip, answer, again); });
 }

@@ -8,7 +8,6 @@
 // Safe for concurrent use. The store, the caller and the clock must outlive it and every answer that is still due.
 #pragma once
 
-#include <bit>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,9 +40,7 @@ class LeasedStore {
   // Does no I/O, but may have some begun. kAsk: go to fetch().
   [[nodiscard]] Verdict try_local(std::span<const Charge> charges, Nanos now, std::span<core::Outcome> outcomes) {
     const BlockTable::Taken taken = table_.take(charges, now, outcomes);
-    for (std::uint64_t low = taken.low; low != 0; low &= low - 1) {
-      fetch_ahead(charges[static_cast<std::size_t>(std::countr_zero(low))], now);
-    }
+    if (taken.low != 0) fetch_ahead(charges, taken, now);
     return taken.verdict;
   }
 
@@ -73,7 +70,7 @@ class LeasedStore {
  private:
   // What errands under way share with this: they may end after it.
   struct Shared;
-  void fetch_ahead(const Charge& charge, Nanos now);
+  void fetch_ahead(std::span<const Charge> charges, const BlockTable::Taken& taken, Nanos now);
 
   std::shared_ptr<Shared> shared_;
   BlockTable& table_;  // the shared one

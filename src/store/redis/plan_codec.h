@@ -46,6 +46,7 @@ struct Terms {
   Nanos least{0};  // with kReserve: not sooner than this
   LeaseId lease = 0;
   Nanos asked{0};             // by steady_now(): what the deadline counts from
+  bool ahead = false;         // of plans that wait to be sent
   bool slots = false;         // in a cluster: the notes about the cells are looked at
   std::uint64_t note_as = 0;  // in a cluster: the name under which it is noted what would undo this; 0: it is not
 };

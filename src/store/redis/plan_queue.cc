@@ -1,5 +1,6 @@
 #include "store/redis/plan_queue.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -14,7 +15,11 @@ void PlanQueue::ask(Plan plan) {
     if (in_flight_ == kMaxInFlight || !queued_.empty()) {
       full = queued_.size() == kMaxQueued;
       if (!full) {
-        queued_.push_back(std::move(plan));
+        if (plan.ahead) {
+          queued_.push_front(std::move(plan));
+        } else {
+          queued_.push_back(std::move(plan));
+        }
         return;
       }
     } else {
@@ -27,20 +32,25 @@ void PlanQueue::ask(Plan plan) {
                     true});
     return;
   }
+  const Nanos asked = plan.asked;
   Plans plans;
   plans.push_back(std::move(plan));
-  send(std::move(plans));
+  send(std::move(plans), asked);
 }
 
-void PlanQueue::take_turn(Plans& next, Plans& late) {
+Nanos PlanQueue::take_turn(Plans& next, Plans& late) {
   const Nanos deadline = caller_.deadline();
   const Nanos longest = deadline - deadline / 4;
   const Nanos now = steady_now();
-  while (!queued_.empty() && next.size() < kMaxTogether) {
-    Plans& where = now - queued_.front().asked >= longest ? late : next;
-    where.push_back(std::move(queued_.front()));
+  Nanos oldest = now;
+  while (!queued_.empty()) {
+    const bool is_late = now - queued_.front().asked >= longest;
+    if (!is_late) oldest = std::min(oldest, queued_.front().asked);
+    if (!is_late && next.size() == kMaxTogether) break;
+    (is_late ? late : next).push_back(std::move(queued_.front()));
     queued_.pop_front();
   }
+  return oldest;
 }
 
 void PlanQueue::pump() {
@@ -50,10 +60,10 @@ void PlanQueue::pump() {
   while (in_flight_ < kMaxInFlight && !queued_.empty()) {
     Plans next;
     Plans late;
-    take_turn(next, late);
+    const Nanos oldest = take_turn(next, late);
     if (!next.empty()) ++in_flight_;
     lock.unlock();
-    if (!next.empty()) send(std::move(next));
+    if (!next.empty()) send(std::move(next), oldest);
     for (const Plan& plan : late) {
       plan.done(Error{ErrorCode::kIo, "redis: others were asked before, until too little time was left", true});
     }
@@ -62,7 +72,7 @@ void PlanQueue::pump() {
   pumping_ = false;
 }
 
-void PlanQueue::send(Plans plans) {
+void PlanQueue::send(Plans plans, Nanos asked) {
   const Script& script = plan_script();
   std::vector<std::string_view> keys;
   std::vector<std::string_view> blobs;
@@ -73,7 +83,7 @@ void PlanQueue::send(Plans plans) {
   Command command;
   append_call(script, keys, blobs, command.wire);
   command.script = &script;
-  command.asked = plans.front().asked;
+  command.asked = asked;
   auto sent = std::make_shared<Plans>(std::move(plans));
   caller_.call(std::move(command), [this, sent](const Result<Reply>& reply) { answered(*sent, reply); });
 }

@@ -2,8 +2,9 @@
 // waits for company: as long as few calls are on their way a plan goes at once and alone; what comes while more are
 // goes together with the next.
 //
-// Every plan is answered within the caller's deadline of when it was asked. Those that wait are in that order, so all
-// calls on their way are of plans that were asked before: when those have had their time, so has whoever still waits.
+// Every plan is answered within the caller's deadline of when it was asked. Those that wait are in that order, but for
+// those that go ahead; and no call on its way has more time than whoever waited longest when it left. So when those
+// have had their time, so has whoever still waits.
 #pragma once
 
 #include <deque>
@@ -30,8 +31,9 @@ class PlanQueue {
   struct Plan {
     std::span<const std::string> keys;  // must live until `done` is called
     std::string blob;
-    Nanos asked{0};     // by steady_now()
-    Caller::Done done;  // with the answer to this plan alone
+    Nanos asked{0};      // by steady_now()
+    bool ahead = false;  // of all that wait
+    Caller::Done done;   // with the answer to this plan alone
   };
   // Plans that go together have the time that is left to the first of them. What has less than a quarter of it left
   // when its turn comes fails instead: it would hardly do, and a call begun too late looks as if the server were slow.
@@ -41,8 +43,8 @@ class PlanQueue {
   using Plans = std::vector<Plan>;
   // Sends what waits, as far as it may.
   void pump();
-  void take_turn(Plans& next, Plans& late);  // under the mutex
-  void send(Plans plans);
+  [[nodiscard]] Nanos take_turn(Plans& next, Plans& late);  // under the mutex; when the oldest was asked
+  void send(Plans plans, Nanos asked);
   void answered(Plans& plans, const Result<Reply>& reply);
 
   Caller& caller_;

@@ -38,6 +38,7 @@ class RedisStore::Call {
   struct When {
     Nanos asked;  // by steady_now()
     Nanos now;    // 0: by the clock of Redis
+    bool ahead = false;
   };
   Call(RedisStore& store, std::span<const Charge> charges, const When& when)
       : store_(store), charges_(charges), when_(when) {}
@@ -95,7 +96,7 @@ class RedisStore::Call {
     sent_at_ = wall_now();
     auto heard = [this](const Result<Reply>& reply) { on_reply(reply); };
     if (!store_.options_.cluster && &script() == &plan_script()) {
-      return store_.queue_.ask({keys_, std::move(blob), when_.asked, std::move(heard)});
+      return store_.queue_.ask({keys_, std::move(blob), when_.asked, when_.ahead, std::move(heard)});
     }
     call(script(), blob, std::move(heard));
   }
@@ -216,7 +217,10 @@ class RedisStore::PlanCall final : public Call {
  public:
   PlanCall(RedisStore& store, const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
            Done done)
-      : Call(store, charges, {terms.asked, terms.now}), terms_(terms), outcomes_(outcomes), done_(std::move(done)) {}
+      : Call(store, charges, {terms.asked, terms.now, terms.ahead}),
+        terms_(terms),
+        outcomes_(outcomes),
+        done_(std::move(done)) {}
 
  private:
   [[nodiscard]] const Script& script() const override { return plan_script(); }
@@ -342,6 +346,7 @@ void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask&
                           Done done) {
   Terms terms{.effect = ask.effect, .now = now, .patience = ask.patience, .lease = ask.lease};
   terms.asked = steady_now();
+  terms.ahead = ask.ahead;
   terms.slots = options_.cluster;
   bool one_slot = true;
   if (options_.cluster && charges.size() > 1) {

@@ -24,12 +24,13 @@ class Far final : public store::redis::Caller {
  public:
   struct Held {
     Nanos asked;
+    std::string wire;
     Done done;
     void fail() const { done(Error{ErrorCode::kIo, "no answer in time", true}); }
   };
   void call(Command command, Done done) override {
     ++calls;
-    held.push_back({command.asked, std::move(done)});
+    held.push_back({command.asked, std::move(command.wire), std::move(done)});
     if (!down) return;
     const Held last = std::move(held.back());
     held.pop_back();
@@ -44,9 +45,9 @@ class Far final : public store::redis::Caller {
 
 class RedisQueue : public ::testing::Test {
  protected:
-  void ask(int plans, Nanos asked) {
+  void ask(int plans, Nanos asked, std::string blob = "plan", bool ahead = false) {
     for (int i = 0; i < plans; ++i) {
-      queue_.ask({{&key_, 1}, "plan", asked, [this](const Result<Reply>& reply) {
+      queue_.ask({{&key_, 1}, blob, asked, ahead, [this](const Result<Reply>& reply) {
                     ++answered_;
                     if (!reply) errors_.push_back(reply.error().message);
                   }});
@@ -87,6 +88,19 @@ TEST_F(RedisQueue, ACallHasTheTimeThatIsLeftToTheFirstOfItsPlans) {
   fail_first();
   ASSERT_EQ(far_.held.size(), 4U);
   EXPECT_EQ(far_.held.back().asked, now - 5min);
+}
+
+TEST_F(RedisQueue, WhatManyDependOnGoesAheadAndKeepsNobodyWaitingForLonger) {
+  const Nanos now = steady_now();
+  ask(4, now);
+  ask(40, now - 5min);
+  ask(1, now, "urgent", true);
+  fail_first();
+  ASSERT_EQ(far_.held.size(), 4U);
+  EXPECT_NE(far_.held.back().wire.find("urgent"), std::string::npos);
+  EXPECT_EQ(far_.held.back().asked, now - 5min);
+  while (!far_.held.empty()) fail_first();
+  EXPECT_EQ(answered_, 45);
 }
 
 TEST_F(RedisQueue, WhatHasWaitedForThreeQuartersOfItsTimeFailsByItself) {

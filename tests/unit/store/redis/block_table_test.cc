@@ -27,7 +27,7 @@ class BlockTableTest : public testing::Test {
     core::Outcome outcome = heard_;
     const LeaseTerms terms{.cap = 1'000'000, .ttl = 1s};
     bool errand = false;
-    for (int i = 0; i < 16 && !errand; ++i) errand = table_.heard(charge(key), terms, outcome, now);
+    for (int i = 0; i < 16 && !errand; ++i) errand = table_.heard(charge(key), terms, &outcome, now);
     ASSERT_TRUE(errand) << "sixteen calls are reason enough";
     std::ignore = table_.begin(charge(key).key, limit_, terms, now);
     std::ignore = table_.renew(charge(key).key, terms.cap, now + 1s);
@@ -42,7 +42,7 @@ class BlockTableTest : public testing::Test {
   }
 
   std::shared_ptr<const LiveLimit> limit_;
-  BlockTable table_{1000};
+  BlockTable table_{1000, 250ms};
   core::Outcome heard_{.reset_after = 30s, .limit = 1000, .remaining = 700};
   std::vector<core::Outcome> outcomes_;
   BlockTable::Taken taken_;
@@ -83,7 +83,7 @@ TEST_F(BlockTableTest, APlanTakesAllOrNothing) {
 TEST_F(BlockTableTest, OneCallerIsToldThatABlockRunsLow) {
   stock(1, 10);
   stock(2, 100);
-  EXPECT_EQ(take({charge(2), charge(1, 5)}), Verdict::kTaken);
+  EXPECT_EQ(take({charge(2), charge(1, 8)}), Verdict::kTaken);
   EXPECT_EQ(taken_.low, 0U);
   EXPECT_EQ(take({charge(2), charge(1)}), Verdict::kTaken);
   EXPECT_EQ(taken_.low, 2U);
@@ -91,9 +91,20 @@ TEST_F(BlockTableTest, OneCallerIsToldThatABlockRunsLow) {
   EXPECT_EQ(taken_.low, 0U) << "somebody is on the way";
 }
 
+TEST_F(BlockTableTest, ABlockThatRunsLowSoonIsMoreUrgentThanOneThatLasted) {
+  stock(1, 10);
+  stock(2, 10);
+  EXPECT_EQ(take({charge(1, 9)}, 1s + 249ms), Verdict::kTaken);
+  EXPECT_EQ(taken_.low, 1U);
+  EXPECT_TRUE(taken_.hurry);
+  EXPECT_EQ(take({charge(2, 9)}, 1s + 250ms), Verdict::kTaken);
+  EXPECT_EQ(taken_.low, 1U);
+  EXPECT_FALSE(taken_.hurry);
+}
+
 TEST_F(BlockTableTest, ADenialIsBelievedForAWhile) {
   core::Outcome denied{.wait = 300ms, .reset_after = 40s, .limit = 1000, .remaining = 1};
-  EXPECT_FALSE(table_.heard(charge(1, 2), {.cap = 100, .ttl = 1s}, denied, 1s));
+  EXPECT_FALSE(table_.heard(charge(1, 2), {.cap = 100, .ttl = 1s}, &denied, 1s));
   EXPECT_EQ(take({charge(1, 2)}, 1100ms), Verdict::kDenied);
   EXPECT_EQ(outcomes_[0].wait, 200ms);
   EXPECT_EQ(take({charge(1, 1)}, 1100ms), Verdict::kAsk) << "one may fit";
@@ -102,7 +113,7 @@ TEST_F(BlockTableTest, ADenialIsBelievedForAWhile) {
 
 TEST_F(BlockTableTest, ADenialOfOneCellTakesNothingOfAnother) {
   core::Outcome denied{.wait = 300ms, .limit = 1000};
-  EXPECT_FALSE(table_.heard(charge(1), {.cap = 100, .ttl = 1s}, denied, 1s));
+  EXPECT_FALSE(table_.heard(charge(1), {.cap = 100, .ttl = 1s}, &denied, 1s));
   stock(2, 10);
   EXPECT_EQ(take({charge(1), charge(2)}), Verdict::kDenied);
   EXPECT_EQ(table_.totals(1s).units, 10);
@@ -152,7 +163,7 @@ TEST_F(BlockTableTest, ARecordThatSaysLessTakesTheRestBack) {
 
 TEST_F(BlockTableTest, AnIdleCellIsDropped) {
   core::Outcome outcome = heard_;
-  std::ignore = table_.heard(charge(1), {.cap = 100, .ttl = 1s}, outcome, 1s);
+  std::ignore = table_.heard(charge(1), {.cap = 100, .ttl = 1s}, &outcome, 1s);
   EXPECT_EQ(table_.totals(1s).cells, 1U);
   std::vector<BlockTable::Errand> errands;
   for (Nanos now = 1s; now < 4s; now += 100ms) table_.due(now, 1, 100, errands);
@@ -161,9 +172,9 @@ TEST_F(BlockTableTest, AnIdleCellIsDropped) {
 }
 
 TEST_F(BlockTableTest, AtTheCapNewCellsAreNotTakenIn) {
-  BlockTable small(1);
-  std::ignore = small.heard(charge(1), {.cap = 100, .ttl = 1s}, heard_, 1s);
-  std::ignore = small.heard(charge(2), {.cap = 100, .ttl = 1s}, heard_, 1s);
+  BlockTable small(1, 250ms);
+  std::ignore = small.heard(charge(1), {.cap = 100, .ttl = 1s}, &heard_, 1s);
+  std::ignore = small.heard(charge(2), {.cap = 100, .ttl = 1s}, &heard_, 1s);
   EXPECT_EQ(small.totals(1s).cells, 1U);
 }
 

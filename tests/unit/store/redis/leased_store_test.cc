@@ -148,6 +148,26 @@ TEST_F(LeasedStoreTest, ACellAskedForOftenIsAnsweredHere) {
   EXPECT_EQ(store_.totals().strict, 16U) << "until it was known to be in demand";
 }
 
+TEST_F(LeasedStoreTest, AnEvenPaceIsRefilledInTimeAndTogether) {
+  const LiveLimit wide(core::compile(*Limit::sliding_window({100'000, 60s, 0})));
+  charge_.limit = &wide;
+  const auto pass = [&](Nanos span) {
+    for (const Nanos until = clock_.now() + span; clock_.now() < until; clock_.advance(1ms)) {
+      EXPECT_TRUE(check(store_));
+      EXPECT_EQ(line_.waiting(), 0U);
+      if (clock_.now().count() % 62'000'000 == 0) store_.maintain();
+    }
+  };
+  pass(3s);
+  const LeasedStore::Totals before = store_.totals();
+  pass(10s);
+  EXPECT_EQ(store_.totals().strict, before.strict) << "a block never ran out";
+  EXPECT_LE(store_.totals().blocks - before.blocks, 27U) << "one lasts for three eighths of a second and more";
+  line_.held = true;
+  while (line_.waiting() == 0) pass(1ms);  // no check sent anything: it was maintain()
+  EXPECT_EQ(line_.waiting(), 1U);
+}
+
 TEST_F(LeasedStoreTest, OneNodeAdmitsExactlyTheLimit) {
   int admitted = 0;
   for (int i = 0; i < 3000; ++i) {
@@ -195,6 +215,22 @@ TEST_F(LeasedStoreTest, ClosingGivesEverythingBack) {
   EXPECT_EQ(remaining_in_redis(), 900);
   EXPECT_TRUE(check(store_));
   EXPECT_TRUE(asked_) << "it goes on without leases";
+}
+
+TEST_F(LeasedStoreTest, ClosingGivesBackWhatWasAboutToBeRefilled) {
+  check_times(store_, 100);
+  clock_.advance(300ms);
+  const Units held = store_.totals().units;
+  ASSERT_GT(held, 4);
+  const std::uint64_t blocks = store_.totals().blocks;
+  EXPECT_TRUE(check(store_, held - 1));  // it runs low, though not in a hurry
+  EXPECT_FALSE(asked_);
+  EXPECT_EQ(store_.totals().blocks, blocks) << "which waits for maintain()";
+  bool closed = false;
+  store_.close([&] { closed = true; });
+  EXPECT_TRUE(closed);
+  EXPECT_EQ(redis_.out(), 0);
+  EXPECT_EQ(remaining_in_redis(), 900 - (held - 1));
 }
 
 TEST_F(LeasedStoreTest, ClosingEndsThoughNobodyAnswers) {
@@ -284,6 +320,18 @@ TEST_F(LeasedStoreTest, WithoutAnAnswerNothingIsHeldAndItIsTriedAgain) {
   clock_.advance(100ms);
   EXPECT_TRUE(check(store_));
   EXPECT_GT(store_.totals().units, 0);
+}
+
+TEST_F(LeasedStoreTest, ChecksThatNobodyAnsweredAreDemandAllTheSame) {
+  line_.cut = true;
+  for (int i = 0; i < 15; ++i) EXPECT_FALSE(check(store_));
+  EXPECT_EQ(store_.totals().failed, 0U);
+  line_.held = true;
+  store_.fetch({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
+  line_.let_one_through();
+  line_.cut = false;
+  line_.let_through();
+  EXPECT_GT(store_.totals().units, 0) << "so that those after them find a block";
 }
 
 TEST_F(LeasedStoreTest, WhereTheRecordCannotBeKeptNothingIsLost) {
