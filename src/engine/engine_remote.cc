@@ -110,7 +110,7 @@ std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision
     answered = try_far(plan, decision);
   }
   if (!answered) {
-    auto flight = std::make_unique<Flight>();
+    auto flight = std::make_unique_for_overwrite<Flight>();  // its arrays are large
     flight->check = OwnedCheck(check);
     flight->decision = std::move(decision);
     flight->plan = plan;

@@ -258,6 +258,13 @@ void Connection::run(const std::function<void(Session&)>& work) {
   if (state_ != State::kOpen) return;
   const std::shared_ptr<Handle> alive = handle_;  // the work may let go of everything else
   work(*session_);
+  if (state_ != State::kOpen) return;
+  if (session_->close || session_->successor) return advance(steady_now());
+  if (!std::exchange(behind_, true)) worker_.advance_later(*this);
+}
+
+void Connection::catch_up() {
+  behind_ = false;
   if (state_ == State::kOpen) advance(steady_now());
 }
 

@@ -29,6 +29,7 @@ class Connection final : public Watcher {
   void set_place(std::list<std::unique_ptr<Connection>>::iterator place) noexcept { place_ = place; }
   void ready(std::uint32_t events) override;
   void run(const std::function<void(Session&)>& work);
+  void catch_up();  // after it was run: sends what has come of it
   void drain();
   void tick(Nanos now, bool whole_second);
 
@@ -71,6 +72,7 @@ class Connection final : public Watcher {
   bool hung_up_ = false;         // the peer will send no more, though there may be bytes unread
   bool ended_ = false;           // all of them are read
   bool again_ = false;           // a letter to read on is under way
+  bool behind_ = false;          // it was run, and will catch up
 };
 
 }  // namespace headgate::net

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "base/wake_later.h"
+
 namespace headgate::net {
 namespace {
 
@@ -11,7 +13,7 @@ thread_local const Mailbox* owned = nullptr;
 
 }  // namespace
 
-Mailbox::Mailbox() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+Mailbox::Mailbox() : wake_(std::make_shared<base::Descriptor>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {}
 
 void Mailbox::own() noexcept { owned = this; }
 
@@ -22,8 +24,7 @@ void Mailbox::put(std::function<void()> work) {
     letters_.push_back(std::move(work));
     if (letters_.size() > 1 || owned == this) return;  // whoever put the first one has woken the thread
   }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+  base::write_wake(wake_);
 }
 
 bool Mailbox::waiting() const {
@@ -45,7 +46,7 @@ void Mailbox::run() {
 
 void Mailbox::clear_wake() noexcept {
   std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
+  [[maybe_unused]] const ssize_t got = ::read(fd(), &count, sizeof count);
 }
 
 void Mailbox::close() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -19,7 +20,7 @@ class Mailbox {
   void put(std::function<void()> work);
 
   // For the thread that owns it.
-  [[nodiscard]] int fd() const noexcept { return wake_.get(); }
+  [[nodiscard]] int fd() const noexcept { return wake_->get(); }
   void own() noexcept;                 // puts from this thread need not wake it from now on
   [[nodiscard]] bool waiting() const;  // whether there is anything in it
   void run();                          // everything that is in it now
@@ -27,7 +28,7 @@ class Mailbox {
   void close();
 
  private:
-  base::Descriptor wake_;
+  const std::shared_ptr<const base::Descriptor> wake_;
   mutable std::mutex mutex_;
   std::vector<std::function<void()>> letters_;
   bool closed_ = false;

@@ -1,17 +1,16 @@
 #include "net/worker.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
+#include "base/short_turns.h"
 #include "net/connection.h"
 #include "net/sockets.h"
 
@@ -21,26 +20,6 @@ namespace {
 constexpr int kAcceptsAtOnce = 64;  // before connections get their turn
 constexpr int kEventsAtOnce = 256;
 constexpr Nanos kTick{std::chrono::milliseconds{500}};
-constexpr Nanos kTurn{std::chrono::microseconds{100}};  // the least that Linux grants
-
-// What asks for short turns on a core gets them sooner: an answer need not wait until a thread that computes, or writes
-// to disk, has had its own of some milliseconds. Linux takes it as a wish from 6.12 on, and earlier ignores it.
-void ask_for_short_turns() noexcept {
-  struct Wish {  // as sched_setattr(2) has it; the headers of Linux and of the C library do not go together
-    std::uint32_t size = sizeof(Wish);
-    std::uint32_t policy = SCHED_OTHER;
-    std::uint64_t flags = 0;
-    std::int32_t nice = 0;
-    std::uint32_t priority = 0;
-    std::uint64_t runtime = static_cast<std::uint64_t>(kTurn.count());
-    std::uint64_t deadline = 0;
-    std::uint64_t period = 0;
-  } wish;
-  static_assert(sizeof(Wish) == 48);
-  errno = 0;
-  wish.nice = ::getpriority(PRIO_PROCESS, 0);
-  if (errno == 0 && ::sched_getscheduler(0) == SCHED_OTHER) (void)::syscall(SYS_sched_setattr, 0, &wish, 0U);
-}
 
 }  // namespace
 
@@ -165,7 +144,7 @@ void Worker::start() {
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
     const std::string name = "headgate-io-" + std::to_string(index_);
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
-    ask_for_short_turns();
+    base::ask_for_short_turns();
     if (common_.options.on_thread_start) common_.options.on_thread_start(index_);
     run();
   });
@@ -206,7 +185,7 @@ void Worker::run() {
       static_cast<Watcher*>(events[static_cast<std::size_t>(i)].data.ptr)
           ->ready(events[static_cast<std::size_t>(i)].events);
     }
-    if (mailbox_->waiting()) mailbox_->run();
+    if (mailbox_->waiting()) run_letters();
     now = SystemClock::shared().now();
     if (now >= next_tick_) tick(now);
     empty_graves();
@@ -216,6 +195,13 @@ void Worker::run() {
   graves_.splice(graves_.end(), connections_);
   empty_graves();
   mailbox_->close();
+}
+
+// Letters to one connection are answered together.
+void Worker::run_letters() {
+  mailbox_->run();
+  const std::vector<Connection*> connections = std::exchange(later_, {});
+  for (Connection* const connection : connections) connection->catch_up();
 }
 
 void Worker::tick(Nanos now) {
@@ -229,7 +215,6 @@ void Worker::drain() {
   draining_ = true;
   close_ports();
   for (auto it = connections_.begin(); it != connections_.end();) (*it++)->drain();
-  empty_graves();
 }
 
 }  // namespace headgate::net

@@ -112,13 +112,15 @@ class Worker final : private Watcher {
   void change(int fd, std::uint32_t events, Watcher& watcher) noexcept;
   void forget(int fd) noexcept;
   void adopt(std::unique_ptr<Connection> connection);
-  void bury(std::list<std::unique_ptr<Connection>>::iterator place) noexcept;  // destroyed after the events at hand
+  void advance_later(Connection& connection) { later_.push_back(&connection); }  // after the letters at hand
+  void bury(std::list<std::unique_ptr<Connection>>::iterator place) noexcept;    // destroyed after the events at hand
 
  private:
   void ready(std::uint32_t events) override;  // the mailbox
   void run();
   void tick(Nanos now);
   void drain();
+  void run_letters();
   void empty_graves() noexcept;
   [[nodiscard]] int timeout_ms(Nanos now) const;
 
@@ -130,6 +132,7 @@ class Worker final : private Watcher {
   std::vector<std::unique_ptr<Port>> ports_;
   std::list<std::unique_ptr<Connection>> connections_;
   std::list<std::unique_ptr<Connection>> graves_;
+  std::vector<Connection*> later_;
   Count connections_count_;
   Nanos next_tick_{0};
   std::uint64_t ticks_ = 0;

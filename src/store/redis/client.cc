@@ -1,4 +1,5 @@
 #include "store/redis/client.h"
+#include "base/short_turns.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -121,6 +122,7 @@ void Client::Engine::run() {
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  base::ask_for_short_turns();
 
   std::vector<Request*> batch;
   while (!stopping_) {

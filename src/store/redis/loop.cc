@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <chrono>
 
+#include "base/wake_later.h"
+
 namespace headgate::store::redis {
 
 Loop::Loop()
@@ -47,6 +49,7 @@ bool Loop::wait(Nanos at_most) {
     if (is_event && given_[i] == nullptr) woken = true;
   }
   if (woken) waker_->clear();
+  const base::WakeLater together;
   for (std::size_t i = 0; i < kMaxEvents; ++i) {
     if (Watcher* const watcher = given_[i]; watcher != nullptr) watcher->on_events(events[i].events);
   }

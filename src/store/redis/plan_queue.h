@@ -20,7 +20,7 @@ namespace headgate::store::redis {
 // Safe for concurrent use.
 class PlanQueue {
  public:
-  static constexpr std::size_t kMaxInFlight = 4;
+  static constexpr std::size_t kMaxInFlight = 8;
   static constexpr std::size_t kMaxTogether = 16;  // so that one call keeps Redis from others for a tenth of a ms
   static constexpr std::size_t kMaxQueued = 8192;  // beyond, a plan is answered with an Error at once
 

@@ -17,6 +17,7 @@
 #include <set>
 #include <thread>
 
+#include "base/wake_later.h"
 #include "net/http.h"
 #include "net/resp.h"
 
@@ -262,6 +263,43 @@ TEST_F(IoThreads, RunPostedWorkAndReadOn) {
   ASSERT_TRUE(client.send("b\n"));
   link->post([](Session& session) { dynamic_cast<Lines&>(session).go_on(); });
   EXPECT_EQ(client.read(11), "went on\nb!\n");
+}
+
+TEST_F(IoThreads, AnswerLettersThatComeTogetherAtOnce) {
+  start();
+  Client client(address);
+  ASSERT_TRUE(client.send("wait\n"));
+  const std::shared_ptr<Link> link = first_link();
+  std::string unsent;
+  {
+    const base::WakeLater together;
+    link->post([](Session& session) { dynamic_cast<Lines&>(session).go_on(); });
+    link->post([&](Session& session) {
+      unsent = session.out;
+      session.out += "once more\n";
+    });
+  }
+  EXPECT_EQ(client.read(18), "went on\nonce more\n");
+  EXPECT_EQ(unsent, "went on\n");
+}
+
+TEST_F(IoThreads, RunNothingAfterALetterThatEndsTheConnection) {
+  start();
+  Client client(address);
+  ASSERT_TRUE(client.send("wait\n"));
+  const std::shared_ptr<Link> link = first_link();
+  std::atomic<bool> ran{false};
+  {
+    const base::WakeLater together;
+    link->post([](Session& session) {
+      session.out += "last words";
+      session.close = true;
+    });
+    link->post([&ran](Session&) { ran = true; });
+  }
+  EXPECT_EQ(client.read_all(), "last words");
+  io->stop(0s);
+  EXPECT_FALSE(ran);
 }
 
 TEST_F(IoThreads, KeepAnsweringAPeerThatHalfClosedWhileItWaited) {

@@ -43,6 +43,8 @@ class Far final : public store::redis::Caller {
   bool down = false;
 };
 
+constexpr int kGone = PlanQueue::kMaxInFlight;  // as many go at once, each alone
+
 class RedisQueue : public ::testing::Test {
  protected:
   void ask(int plans, Nanos asked, std::string blob = "plan", bool ahead = false) {
@@ -67,45 +69,45 @@ class RedisQueue : public ::testing::Test {
 };
 
 TEST_F(RedisQueue, WhatWaitedForACallThatFailedIsSentAllTheSame) {
-  ask(30, steady_now());
-  ASSERT_EQ(far_.held.size(), 4U);
+  ask(kGone + 26, steady_now());
+  ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
   fail_first();
   EXPECT_EQ(answered_, 1);
-  EXPECT_EQ(far_.held.size(), 4U);  // sixteen have taken its place
+  EXPECT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);  // sixteen have taken its place
   fail_first();
   EXPECT_EQ(answered_, 2);
   while (!far_.held.empty()) fail_first();
-  EXPECT_EQ(answered_, 30);
-  EXPECT_EQ(far_.calls, 4 + 2);
+  EXPECT_EQ(answered_, kGone + 26);
+  EXPECT_EQ(far_.calls, kGone + 2);
 }
 
 TEST_F(RedisQueue, ACallHasTheTimeThatIsLeftToTheFirstOfItsPlans) {
   const Nanos now = steady_now();
-  ask(4, now - 10min);
+  ask(kGone, now - 10min);
   ask(1, now - 5min);
   ask(1, now);
   for (const Far::Held& held : far_.held) EXPECT_EQ(held.asked, now - 10min);
   fail_first();
-  ASSERT_EQ(far_.held.size(), 4U);
+  ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
   EXPECT_EQ(far_.held.back().asked, now - 5min);
 }
 
 TEST_F(RedisQueue, WhatManyDependOnGoesAheadAndKeepsNobodyWaitingForLonger) {
   const Nanos now = steady_now();
-  ask(4, now);
+  ask(kGone, now);
   ask(40, now - 5min);
   ask(1, now, "urgent", true);
   fail_first();
-  ASSERT_EQ(far_.held.size(), 4U);
+  ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
   EXPECT_NE(far_.held.back().wire.find("urgent"), std::string::npos);
   EXPECT_EQ(far_.held.back().asked, now - 5min);
   while (!far_.held.empty()) fail_first();
-  EXPECT_EQ(answered_, 45);
+  EXPECT_EQ(answered_, kGone + 41);
 }
 
 TEST_F(RedisQueue, WhatHasWaitedForThreeQuartersOfItsTimeFailsByItself) {
   const Nanos now = steady_now();
-  ask(4, now);
+  ask(kGone, now);
   ask(100, now - 46min);
   ask(1, now - 44min);
   fail_first();
@@ -114,19 +116,19 @@ TEST_F(RedisQueue, WhatHasWaitedForThreeQuartersOfItsTimeFailsByItself) {
   ASSERT_EQ(errors_.size(), 101U);
   EXPECT_EQ(errors_[0], "redis: others were asked before, until too little time was left");
   EXPECT_EQ(errors_[100], "no answer in time");
-  ASSERT_EQ(far_.held.size(), 4U);
+  ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
   EXPECT_EQ(far_.held.back().asked, now - 44min);
 }
 
 TEST_F(RedisQueue, AllThatWaitFailOneAfterTheOtherWhereNobodyCanBeAsked) {
-  const std::size_t most = 4 + PlanQueue::kMaxQueued;
+  const std::size_t most = PlanQueue::kMaxInFlight + PlanQueue::kMaxQueued;
   ask(static_cast<int>(most), steady_now());
   far_.down = true;
   fail_first();
-  EXPECT_EQ(answered_, static_cast<int>(most) - 3);
+  EXPECT_EQ(answered_, static_cast<int>(most) - (kGone - 1));
   far_.down = false;
   ask(1, steady_now());
-  EXPECT_EQ(far_.held.size(), 4U);  // and whoever comes next goes at once
+  EXPECT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);  // and whoever comes next goes at once
 }
 
 TEST(RedisRequests, TheDeadlineCountsFromWhenACommandWasAsked) {
