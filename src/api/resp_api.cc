@@ -160,11 +160,12 @@ class Commands final : public net::RespCommands {
     answered.protocol = observe::Protocol::kResp;
     answered.allowed = allowed;
     service.traffic->add(answered, service.clock->wall(now));
-    const std::array<std::int64_t, 5> five{
-        allowed ? 0 : 1, decision.limit, decision.remaining,
-        allowed || decision.retry_after == kNever ? -1 : cell_seconds(decision.retry_after),
-        cell_seconds(decision.reset_after)};
-    reply.integers(five);
+    reply.array(5);
+    reply.integer(allowed ? 0 : 1);
+    reply.integer(decision.limit);
+    reply.integer(decision.remaining);
+    reply.integer(allowed || decision.retry_after == kNever ? -1 : cell_seconds(decision.retry_after));
+    reply.integer(cell_seconds(decision.reset_after));
   }
 
   void check(Args args, RespWriter& reply, RespContext& context) {

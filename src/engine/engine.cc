@@ -61,7 +61,7 @@ base::Hash128 key_hash(const WorkingPolicy& working, base::Hash128 salt, Fields&
 }  // namespace
 
 bool Engine::add_to_plan(const State& state, Fields& fields, const double* amounts, bool parent, Plan& plan,
-                         CheckDecision& decision) {
+                         CheckDecision& decision) const {
   policy::Matched matched;
   state.rules->rules.match(fields, state.surroundings, matched);
   if (matched.overflow()) return false;
@@ -86,6 +86,7 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const double* amoun
 
     const auto add = [&](const WorkingLimit& limit) {
       const base::Hash128 cell = key_hash(working, limit.salt, fields);
+      store_.prefetch_way(cell);
       if (parent) {
         for (const Charge& own : plan.charges) {
           if (own.key == cell) return;  // the parent's cell is the check's own

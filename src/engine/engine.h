@@ -275,8 +275,8 @@ class Engine {
   // owed. REQUIRES: the arrear's numbers are what the charge is judged by.
   void charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask);
   // Adds what the matching policies charge; false: too many of them.
-  [[nodiscard]] static bool add_to_plan(const State& state, policy::Fields& fields, const double* amounts, bool parent,
-                                        Plan& plan, CheckDecision& decision);
+  [[nodiscard]] bool add_to_plan(const State& state, policy::Fields& fields, const double* amounts, bool parent,
+                                 Plan& plan, CheckDecision& decision) const;
   void decide_allowed(const Check& check, const Plan& plan, const store::Applied& applied, CheckDecision& decision);
   void decide_denied(const Plan& plan, const store::Applied& applied, CheckDecision& decision);
   void deny(CheckDecision& decision, Why why) const noexcept;

@@ -8,29 +8,50 @@
 #include <string>
 #include <string_view>
 
+#include "base/pen.h"
 #include "net/session.h"
 
 namespace headgate::net {
 
-// Writes replies in the version the connection speaks.
+// Writes replies in the version the connection speaks: they are in the string once the writer is gone.
 class RespWriter {
  public:
-  RespWriter(std::string& out, int version) noexcept : out_(out), version_(version) {}
+  RespWriter(std::string& out, int version) noexcept : pen_(out), version_(version) {}
 
-  void simple(std::string_view text);  // +OK
-  void error(std::string_view text);   // -ERR ...: the code is part of the text; line breaks become blanks
-  void integer(std::int64_t value);    // :1
-  void bulk(std::string_view text);    // $2 OK
-  void null();                         // $-1, or _ in version 3
-  void array(std::size_t count);       // *n: that many replies follow
-  void integers(std::span<const std::int64_t> values);  // an array of them, in one go
-  void map(std::size_t pairs);                          // %n in version 3, else *2n
-  void boolean(bool value);                             // #t in version 3, else :1
+  void simple(std::string_view text) { line('+', text); }  // +OK
+  // -ERR ...: the code is part of the text; line breaks become blanks.
+  void error(std::string_view text) { line('-', text); }
+  void integer(std::int64_t value) { line(':', value); }  // :1
+  void bulk(std::string_view text) {                      // $2 OK
+    line('$', static_cast<std::int64_t>(text.size()));
+    pen_.text(text);
+    pen_.put("\r\n");
+  }
+  void null() { version_ >= 3 ? pen_.put("_\r\n") : pen_.put("$-1\r\n"); }        // $-1, or _ in version 3
+  void array(std::size_t count) { line('*', static_cast<std::int64_t>(count)); }  // *n: that many replies follow
+  void map(std::size_t pairs) {                                                   // %n in version 3, else *2n
+    version_ >= 3 ? line('%', static_cast<std::int64_t>(pairs)) : array(pairs * 2);
+  }
+  void boolean(bool value) {  // #t in version 3, else :1
+    version_ >= 3 ? value ? pen_.put("#t\r\n") : pen_.put("#f\r\n") : integer(value ? 1 : 0);
+  }
   [[nodiscard]] int version() const noexcept { return version_; }
   void set_version(int version) noexcept { version_ = version; }
 
  private:
-  std::string& out_;
+  // A type's mark, a number and the end of the line.
+  void line(char mark, std::int64_t number) {
+    pen_.put(mark);
+    if (number >= 0 && number < 10) {
+      pen_.put(static_cast<char>('0' + number));
+    } else {
+      pen_.number(number);
+    }
+    pen_.put("\r\n");
+  }
+  void line(char mark, std::string_view text);
+
+  base::Pen pen_;
   int version_;
 };
 

@@ -103,8 +103,10 @@ class RespSession::Later final : public RespLater {
   void send(const std::function<void(RespWriter&)>& write) override {
     if (std::exchange(sent_, true) || !link_) return;
     std::string text;
-    RespWriter writer(text, version_);
-    write(writer);
+    {
+      RespWriter writer(text, version_);
+      write(writer);
+    }
     link_->post([text = std::move(text), asked = asked_](Session& session) {
       if (auto* resp = dynamic_cast<RespSession*>(&session)) resp->answer_later(asked, text);
     });

@@ -63,6 +63,8 @@ class MemoryStore {
 
   // Fetches the cells of several keys ahead of the calls that need them.
   void prefetch(std::span<const base::Hash128> keys, Strategy strategy) const noexcept;
+  // The same for a key whose turn comes very soon: of the way there, what comes first.
+  void prefetch_way(const base::Hash128& key) const noexcept { __builtin_prefetch(&shard_of(key), 1); }
 
   // Gives back what was charged at charged_at (by the steady timeline, or the wall clock for limits that follow it; for
   // a leaky bucket, the instant of its turn).
