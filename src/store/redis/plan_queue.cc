@@ -12,14 +12,10 @@ void PlanQueue::ask(Plan plan) {
   bool full = false;
   {
     const std::lock_guard guard(mutex_);
-    if (in_flight_ == kMaxInFlight || !queued_.empty()) {
-      full = queued_.size() == kMaxQueued;
+    if (in_flight_ == kMaxInFlight || waiting() > 0) {
+      full = waiting() == kMaxQueued;
       if (!full) {
-        if (plan.ahead) {
-          queued_.push_front(std::move(plan));
-        } else {
-          queued_.push_back(std::move(plan));
-        }
+        (plan.ahead ? ahead_ : queued_).push_back(std::move(plan));
         return;
       }
     } else {
@@ -43,12 +39,14 @@ Nanos PlanQueue::take_turn(Plans& next, Plans& late) {
   const Nanos longest = deadline - deadline / 4;
   const Nanos now = steady_now();
   Nanos oldest = now;
-  while (!queued_.empty()) {
-    const bool is_late = now - queued_.front().asked >= longest;
-    if (!is_late) oldest = std::min(oldest, queued_.front().asked);
-    if (!is_late && next.size() == kMaxTogether) break;
-    (is_late ? late : next).push_back(std::move(queued_.front()));
-    queued_.pop_front();
+  for (std::deque<Plan>* const line : {&ahead_, &queued_}) {
+    while (!line->empty()) {
+      const bool is_late = now - line->front().asked >= longest;
+      if (!is_late) oldest = std::min(oldest, line->front().asked);
+      if (!is_late && next.size() == kMaxTogether) break;
+      (is_late ? late : next).push_back(std::move(line->front()));
+      line->pop_front();
+    }
   }
   return oldest;
 }
@@ -57,7 +55,7 @@ void PlanQueue::pump() {
   std::unique_lock lock(mutex_);
   if (pumping_) return;
   pumping_ = true;
-  while (in_flight_ < kMaxInFlight && !queued_.empty()) {
+  while (in_flight_ < kMaxInFlight && waiting() > 0) {
     Plans next;
     Plans late;
     const Nanos oldest = take_turn(next, late);

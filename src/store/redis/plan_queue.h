@@ -2,9 +2,8 @@
 // waits for company: as long as few calls are on their way a plan goes at once and alone; what comes while more are
 // goes together with the next.
 //
-// Every plan is answered within the caller's deadline of when it was asked. Those that wait are in that order, but for
-// those that go ahead; and no call on its way has more time than whoever waited longest when it left. So when those
-// have had their time, so has whoever still waits.
+// Every plan is answered within the caller's deadline of when it was asked. No call on its way has more time than
+// whoever had waited longest when it left: when those have had their time, so has whoever still waits.
 #pragma once
 
 #include <deque>
@@ -41,6 +40,7 @@ class PlanQueue {
 
  private:
   using Plans = std::vector<Plan>;
+  [[nodiscard]] std::size_t waiting() const noexcept { return ahead_.size() + queued_.size(); }  // under the mutex
   // Sends what waits, as far as it may.
   void pump();
   [[nodiscard]] Nanos take_turn(Plans& next, Plans& late);  // under the mutex; when the oldest was asked
@@ -49,7 +49,8 @@ class PlanQueue {
 
   Caller& caller_;
   std::mutex mutex_;
-  std::deque<Plan> queued_;
+  std::deque<Plan> ahead_;
+  std::deque<Plan> queued_;  // who goes when nobody is ahead
   std::size_t in_flight_ = 0;
   bool pumping_ = false;  // somebody is: a call that is answered before it returns must not begin another inside it
 };
