@@ -276,7 +276,8 @@ void get_quota_report(Call& call) {
         }
         handoff.send(Json{{"since", millis(query.since)},
                           {"until", query.until == kMaxTime ? Json(millis(wall)) : Json(millis(query.until))},
-                          {"users", std::move(users)}});
+                          {"users", std::move(users)},
+                          {"truncated", rows->size() == query.limit}});
       });
 }
 

@@ -153,9 +153,10 @@ std::string report_text(const ordered_json& json, const Terminal& terminal) {
                                     : fmt::format("{}: {}", worst.text("day"), count_text(worst.count("commands")))}});
   }
   const auto since = std::chrono::seconds{static_cast<std::int64_t>(all.count("since") / 1000)};
-  const std::string about = fmt::format(
+  std::string about = fmt::format(
       "Since {}: {} {} refused for want of quota, {} more would have been, were monitored limits enforced.",
       base::format_rfc3339(since), count_text(refused), refused == 1 ? "command" : "commands", count_text(would));
+  if (all.flag("truncated")) about += " There was more than is read at once: --since a later day counts all of it.";
   std::string text;
   for (const std::string& line : wrap(about, terminal.width, 0)) text += line + "\n";
   return table.empty() ? text : text + "\n" + table.text(terminal);

@@ -342,6 +342,13 @@ class Report(WithServer):
         text = self.told("quota", "report")
         self.assertTrue(text.startswith("Since 2026-11-16T05:47:31Z: 0 commands refused for want of quota, 56 more would"))
         self.assertIn("ana   shell     1,234        0        56       7     3  2026-11-15: 612\n", text)
+        self.assertNotIn("--since", text)
+
+    def test_that_not_all_was_read_is_told(self):
+        self.answer("/api/quotas/report", {"since": 1_794_808_051_588, "until": 1_794_808_051_589, "users": [],
+                                           "truncated": True})
+        text = self.told("quota", "report").replace("\n", " ")
+        self.assertIn("There was more than is read at once: --since a later day counts all of it.", text)
 
 
 class Queue(WithServer):

@@ -118,6 +118,7 @@ TEST(QuotasApi, MonitorModeCountsWhatItWouldRefuseAndRefusesNothing) {
   EXPECT_EQ(report["users"][0]["commands"], 5);
   EXPECT_EQ(report["users"][0]["would_refuse"], 3);
   EXPECT_EQ(report["users"][0]["refused"], 0);
+  EXPECT_EQ(report["truncated"], false);
 }
 
 TEST(QuotasApi, AQuotaOfNothingRefusesEverything) {
