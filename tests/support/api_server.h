@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -47,8 +48,11 @@ class RecordingReply final : public net::HttpReply {
     explicit Later(std::shared_ptr<Answer> to) : answer_(std::move(to)) {}
     void send(const net::HttpAnswer& given) override {
       record(given, *answer_);
+      recorded_ = true;
       sent_.set_value();
     }
+    // Whether the answer may be read.
+    [[nodiscard]] bool recorded() const noexcept { return recorded_; }
     // For what another thread answers. False: it has not for a long time.
     bool wait() { return sent_.get_future().wait_for(std::chrono::seconds{60}) == std::future_status::ready; }
     [[nodiscard]] bool abandoned() const noexcept override { return gone; }
@@ -56,6 +60,7 @@ class RecordingReply final : public net::HttpReply {
 
    private:
     std::shared_ptr<Answer> answer_;
+    std::atomic<bool> recorded_{false};
     std::promise<void> sent_;
   };
 
@@ -65,7 +70,6 @@ class RecordingReply final : public net::HttpReply {
   }
   std::shared_ptr<net::LaterReply> later() override {
     EXPECT_EQ(++calls, 1) << "answered twice";
-    answer->waits = true;
     later_reply = std::make_shared<Later>(answer);
     return later_reply;
   }
@@ -79,7 +83,6 @@ class RecordingReply final : public net::HttpReply {
     to.content_type = given.content_type;
     to.body = given.body;
     to.headers = given.headers;
-    to.waits = false;
   }
 
   std::shared_ptr<Answer> answer = std::make_shared<Answer>();
@@ -151,11 +154,12 @@ class ApiServer {
     later = reply.later_reply;
     last = reply.answer;
     Answer answer;
+    answer.waits = later != nullptr && !later->recorded();
+    if (answer.waits) return answer;  // another thread may be writing it
     answer.status = last->status;
     answer.content_type = last->content_type;
     answer.body = last->body;
     answer.headers = last->headers;
-    answer.waits = last->waits;
     answer.session = std::move(last->session);
     return answer;
   }

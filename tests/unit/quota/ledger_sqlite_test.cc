@@ -163,7 +163,8 @@ TEST_F(SqliteLedgerTest, AFullDiskIsToldToSyncCallersAndTheirChargeIsNotKept) {
 
 TEST_F(SqliteLedgerTest, ALockedFileIsToldAndWaitedFor) {
   const auto ledger = place_.open({.interval = 1ms});
-  SQLite::Database other(place_.where(), SQLite::OPEN_READWRITE);
+  constexpr int kPatienceMs = 60'000;  // the ledger may be writing itself
+  SQLite::Database other(place_.where(), SQLite::OPEN_READWRITE, kPatienceMs);
   other.exec("BEGIN IMMEDIATE");
   ledger->add(charge_of("ann"), nullptr);
   ASSERT_TRUE(eventually([&] { return !ledger->facts().problem.empty(); }));
