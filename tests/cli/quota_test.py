@@ -47,8 +47,11 @@ PLANS = {"default_plan": "free", "timezone": "UTC", "mode": "enforce", "plans": 
         "other": {"daily": None, "weekly": None, "monthly": None, "session": 7, "estimated_cpu": 5, "estimated_mem": 50}}}}}
 
 
+TODAY = datetime.datetime.now(datetime.timezone.utc).date()
+
+
 def usage(user, kind, days_ago, commands, **more):
-    date = datetime.datetime.now(datetime.timezone.utc).date() - datetime.timedelta(days=days_ago)
+    date = TODAY - datetime.timedelta(days=days_ago)
     start = datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.timezone.utc)
     return {"user_id": user, "command_type": kind, "day": date.isoformat(), "day_start": int(start.timestamp() * 1000),
             "commands": commands, "refused": 0, "would_refuse": 0, "throttled": 0, "runs": commands, "failures": 0,
@@ -387,8 +390,10 @@ running
 class Tune(WithServer):
     def setUp(self):
         super().setUp()
-        rows = [usage(f"u{user}", "shell", day, 10 * user) for user in range(1, 21) for day in range(1, 15)]
-        rows += [usage("rich", "shell", day, 10_000) for day in range(1, 15)]
+        # Yesterday may not be over yet: where clocks were set back, a day has 25 hours.
+        days = range(2, 16)
+        rows = [usage(f"u{user}", "shell", day, 10 * user) for user in range(1, 21) for day in days]
+        rows += [usage("rich", "shell", day, 10_000) for day in days]
         self.answer("/api/quotas/usage", {"usage": rows})
         self.answer("/api/quotas/users", {"users": [{"user": "rich", "rule": {"plan": "enterprise"}}], "next": None})
 
