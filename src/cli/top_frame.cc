@@ -306,9 +306,9 @@ class Frame {
 }  // namespace
 
 std::string sparkline(const std::vector<double>& values, std::size_t columns, bool unicode) {
-  constexpr std::size_t kLevels = 8;
-  constexpr std::array<const char*, kLevels> kBars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  constexpr std::array<const char*, kLevels> kAscii{".", ":", "-", "=", "+", "*", "#", "@"};
+  constexpr std::size_t kSteps = 8;
+  constexpr std::array<const char*, kSteps> kSparks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr std::array<const char*, kSteps> kAsciiSparks{".", ":", "-", "=", "+", "*", "#", "@"};
   if (columns == 0) return {};
   std::vector<double> shown = values;
   if (values.size() > columns) {
@@ -325,8 +325,8 @@ std::string sparkline(const std::vector<double>& values, std::size_t columns, bo
       out += unicode ? " " : "_";
       continue;
     }
-    const auto level = static_cast<std::size_t>(std::ceil(value / most * static_cast<double>(kLevels)));
-    out += (unicode ? kBars : kAscii)[std::clamp<std::size_t>(level, 1, kLevels) - 1];
+    const auto level = static_cast<std::size_t>(std::ceil(value / most * static_cast<double>(kSteps)));
+    out += (unicode ? kSparks : kAsciiSparks)[std::clamp<std::size_t>(level, 1, kSteps) - 1];
   }
   return out;
 }

@@ -36,6 +36,8 @@ inline void showValue(const Size& size, std::ostream& out) {
   out << size.limit << " per " << size.window.count() << "ns, burst " << size.burst;
 }
 
+inline std::string name_of(std::size_t key) { return "key-" + std::to_string(key); }
+
 inline Limit limit_of(Strategy strategy, const Size& size) {
   const Window window{size.limit, size.window, size.burst};
   switch (strategy) {

@@ -35,7 +35,8 @@ bool eventually(Condition condition, std::chrono::milliseconds at_most = std::ch
   return true;
 }
 
-// Below 50000, because a server of a cluster also takes the port 10000 above.
+// Below the ports that the system gives to those who connect, so that nobody who waits for a server ends up connected
+// with himself; and a server of a cluster also takes the port 10000 above.
 inline int free_port() {
   static std::minstd_rand random(std::random_device{}());
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -43,7 +44,7 @@ inline int free_port() {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<std::uint16_t>(20000 + random() % 30000));
+    address.sin_port = htons(static_cast<std::uint16_t>(12000 + random() % 10000));
     const bool free = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
     ::close(fd);
     if (free) return ntohs(address.sin_port);
@@ -156,6 +157,11 @@ class RedisServer {
     return line;
   }
 
+  // Somebody else's server may have been faster to take the port. One with a password does not say.
+  [[nodiscard]] bool is_ours(const std::string& info) const {
+    return info.find("process_id:" + std::to_string(pid_) + "\r") != std::string::npos || info.starts_with("NOAUTH");
+  }
+
   // False: it ended at once, as when somebody else took the port.
   bool start() {
     const std::vector<std::string> line = command_line();
@@ -174,7 +180,7 @@ class RedisServer {
     bool ended = false;
     const bool answers = eventually([&] {
       ended = ::waitpid(pid_, nullptr, WNOHANG) == pid_;
-      return ended || !ask({"PING"}).empty();
+      return ended || is_ours(ask({"INFO", "server"}));
     });
     if (ended) pid_ = -1;
     return answers && !ended;

@@ -46,7 +46,7 @@ inline std::string mutated(std::string bytes, std::uint64_t seed) {
       case 0: bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8))); break;
       case 1: bytes[at] = static_cast<char>(random()); break;
       case 2: std::memcpy(&bytes[at - at % 4], &kWords[below(std::size(kWords))], 8); break;
-      case 3: std::memcpy(&bytes[at - at % 4], &bytes[kFirst + below(bytes.size() - kFirst - 24)], 8); break;
+      case 3: std::memmove(&bytes[at - at % 4], &bytes[kFirst + below(bytes.size() - kFirst - 24)], 8); break;
       case 4: bytes.insert(at, bytes.substr(at, 1 + below(40))); break;
       default: bytes.erase(at, 1 + below(std::min<std::size_t>(40, bytes.size() - kSumSize - at))); break;
     }

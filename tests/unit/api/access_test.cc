@@ -19,16 +19,16 @@ using testing::HasSubstr;
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
 // A request that owns what it is made of.
-class Request {
+class OwnedRequest {
  public:
-  explicit Request(Headers headers = {}, net::Peer peer = local())
+  explicit OwnedRequest(Headers headers = {}, net::Peer peer = local())
       : owned_(std::move(headers)), peer_(std::move(peer)) {
     for (const auto& [name, value] : owned_) views_.push_back({name, value});
     request_.headers = views_;
     request_.peer = &peer_;
   }
-  Request(const Request&) = delete;
-  Request& operator=(const Request&) = delete;
+  OwnedRequest(const OwnedRequest&) = delete;
+  OwnedRequest& operator=(const OwnedRequest&) = delete;
   static net::Peer local() {
     net::Peer peer;
     peer.ip = "127.0.0.1";
@@ -122,7 +122,7 @@ TEST(Origin, TrustsTheSameSiteAndThoseListed) {
 
 TEST_F(AccessTest, LocalAsksWithoutATokenButManagesOnlyWithOne) {
   const Access access = make(Auth::kLocal);
-  const Request request(Headers{{"Host", "localhost:7070"}});
+  const OwnedRequest request(Headers{{"Host", "localhost:7070"}});
   const Admission asked = access.asks(request);
   EXPECT_EQ(outcome(asked), "admitted");
   EXPECT_FALSE(asked.caller.known);
@@ -135,24 +135,24 @@ TEST_F(AccessTest, LocalAsksWithoutATokenButManagesOnlyWithOne) {
 
 TEST_F(AccessTest, RequiredTakesATokenForEverything) {
   const Access access = make(Auth::kRequired);
-  EXPECT_EQ(outcome(access.asks(Request(Headers{{"Host", "localhost"}}))), "401 unauthorized");
+  EXPECT_EQ(outcome(access.asks(OwnedRequest(Headers{{"Host", "localhost"}}))), "401 unauthorized");
   EXPECT_EQ(outcome(access.without_token()), "401 unauthorized");
   EXPECT_TRUE(access.required());
-  const Admission asked = access.asks(Request(bearer(token(Role::kAgent, "A", "ci"))));
+  const Admission asked = access.asks(OwnedRequest(bearer(token(Role::kAgent, "A", "ci"))));
   EXPECT_EQ(outcome(asked), "admitted");
   EXPECT_TRUE(asked.caller.known);
   EXPECT_EQ(asked.caller.agent, "A");
   EXPECT_EQ(asked.caller.who, "ci");
-  EXPECT_EQ(outcome(access.asks(Request(bearer(token(Role::kAdmin))))), "admitted");
-  EXPECT_EQ(outcome(access.asks(Request(bearer(token(Role::kViewer))))), "403 forbidden");
-  EXPECT_EQ(outcome(make(Auth::kLocal).asks(Request(bearer(token(Role::kViewer))))), "admitted")
+  EXPECT_EQ(outcome(access.asks(OwnedRequest(bearer(token(Role::kAdmin))))), "admitted");
+  EXPECT_EQ(outcome(access.asks(OwnedRequest(bearer(token(Role::kViewer))))), "403 forbidden");
+  EXPECT_EQ(outcome(make(Auth::kLocal).asks(OwnedRequest(bearer(token(Role::kViewer))))), "admitted")
       << "no less than without a token";
 }
 
 TEST_F(AccessTest, RolesManageAsFarAsTheyMay) {
   const Access access = make(Auth::kLocal);
   const auto manages = [&](Role role, bool change) {
-    return outcome(access.manages(Request(bearer(token(role))), change));
+    return outcome(access.manages(OwnedRequest(bearer(token(role))), change));
   };
   EXPECT_EQ(manages(Role::kAdmin, false), "admitted");
   EXPECT_EQ(manages(Role::kAdmin, true), "admitted");
@@ -160,14 +160,14 @@ TEST_F(AccessTest, RolesManageAsFarAsTheyMay) {
   EXPECT_EQ(manages(Role::kViewer, true), "403 forbidden");
   EXPECT_EQ(manages(Role::kAgent, false), "403 forbidden");
   EXPECT_EQ(manages(Role::kAgent, true), "403 forbidden");
-  const Admission refused = access.manages(Request(bearer(token(Role::kViewer, "", "eve"))), true);
+  const Admission refused = access.manages(OwnedRequest(bearer(token(Role::kViewer, "", "eve"))), true);
   EXPECT_EQ(refused.refusal->message, "this takes role admin, and eve is viewer");
 }
 
 TEST_F(AccessTest, ATokenThatIsGivenMustBeGoodAndGivenOnce) {
   const std::string good = token(Role::kAdmin);
   const Access access = make(Auth::kLocal);
-  const auto asks = [&](const Headers& headers) { return outcome(access.asks(Request(headers))); };
+  const auto asks = [&](const Headers& headers) { return outcome(access.asks(OwnedRequest(headers))); };
   EXPECT_EQ(asks({{"authorization", "bearer " + good}}), "admitted");
   EXPECT_EQ(asks({{"Authorization", good}}), "401 unauthorized");
   EXPECT_EQ(asks({{"Authorization", "Basic " + good}}), "401 unauthorized");
@@ -182,27 +182,27 @@ TEST_F(AccessTest, ATokenThatIsGivenMustBeGoodAndGivenOnce) {
 
 TEST_F(AccessTest, RefusesHostsThatDnsMayHavePointedHereUnlessATokenIsGood) {
   const Access access = make(Auth::kLocal, {"gate.example.com"});
-  EXPECT_EQ(outcome(access.asks(Request(Headers{{"Host", "evil.com:7070"}}))), "403 bad_host");
-  EXPECT_EQ(outcome(access.manages(Request(Headers{{"Host", "evil.com"}}), false)), "403 bad_host");
-  EXPECT_EQ(outcome(access.asks(Request(Headers{{"Host", "gate.example.com"}}))), "admitted");
-  EXPECT_EQ(outcome(access.asks(Request(Headers{{"Host", "localhost"}, {"Host", "localhost"}}))), "403 bad_host");
-  EXPECT_EQ(outcome(access.asks(Request())), "admitted") << "HTTP/1.0";
-  EXPECT_EQ(outcome(access.asks(
-                Request(Headers{{"Host", "any.example.com"}, {"Authorization", "Bearer " + token(Role::kAgent)}}))),
+  EXPECT_EQ(outcome(access.asks(OwnedRequest(Headers{{"Host", "evil.com:7070"}}))), "403 bad_host");
+  EXPECT_EQ(outcome(access.manages(OwnedRequest(Headers{{"Host", "evil.com"}}), false)), "403 bad_host");
+  EXPECT_EQ(outcome(access.asks(OwnedRequest(Headers{{"Host", "gate.example.com"}}))), "admitted");
+  EXPECT_EQ(outcome(access.asks(OwnedRequest(Headers{{"Host", "localhost"}, {"Host", "localhost"}}))), "403 bad_host");
+  EXPECT_EQ(outcome(access.asks(OwnedRequest())), "admitted") << "HTTP/1.0";
+  EXPECT_EQ(outcome(access.asks(OwnedRequest(
+                Headers{{"Host", "any.example.com"}, {"Authorization", "Bearer " + token(Role::kAgent)}}))),
             "admitted");
-  EXPECT_THAT(access.asks(Request(Headers{{"Host", "evil.com"}})).refusal->message, HasSubstr("got \"evil.com\""));
+  EXPECT_THAT(access.asks(OwnedRequest(Headers{{"Host", "evil.com"}})).refusal->message, HasSubstr("got \"evil.com\""));
 }
 
 TEST_F(AccessTest, RefusesPagesFromElsewhereWhateverTheyBring) {
   const Access access = make(Auth::kLocal);
   Headers headers = bearer(token(Role::kAdmin));
   headers.emplace_back("Origin", "http://evil.com");
-  EXPECT_EQ(outcome(access.asks(Request(headers))), "403 bad_origin");
-  EXPECT_EQ(outcome(access.manages(Request(headers), true)), "403 bad_origin");
+  EXPECT_EQ(outcome(access.asks(OwnedRequest(headers))), "403 bad_origin");
+  EXPECT_EQ(outcome(access.manages(OwnedRequest(headers), true)), "403 bad_origin");
   headers.back().second = "http://localhost:7070";
-  EXPECT_EQ(outcome(access.manages(Request(headers), true)), "admitted");
+  EXPECT_EQ(outcome(access.manages(OwnedRequest(headers), true)), "admitted");
   headers.emplace_back("Origin", "http://localhost:7070");
-  EXPECT_EQ(outcome(access.manages(Request(headers), true)), "403 bad_origin") << "twice";
+  EXPECT_EQ(outcome(access.manages(OwnedRequest(headers), true)), "403 bad_origin") << "twice";
 }
 
 TEST_F(AccessTest, BadTokensAreLimitedByAddressButNeverLockAGoodOneOut) {
@@ -229,18 +229,18 @@ TEST_F(AccessTest, OneNetworkOfIpv6IsOneAddress) {
 
 TEST_F(AccessTest, ACertificateNamesTheAgentWhereATokenIsRequired) {
   const Access access = make(Auth::kRequired);
-  net::Peer peer = Request::remote();
+  net::Peer peer = OwnedRequest::remote();
   peer.tls = true;
   peer.certificate = "agent-7";
-  const Admission asked = access.asks(Request(Headers{{"Host", "10.0.0.1"}}, peer));
+  const Admission asked = access.asks(OwnedRequest(Headers{{"Host", "10.0.0.1"}}, peer));
   EXPECT_EQ(outcome(asked), "admitted");
   EXPECT_EQ(asked.caller.role, Role::kAgent);
   EXPECT_EQ(asked.caller.agent, "agent-7");
   EXPECT_EQ(outcome(access.without_token(peer)), "admitted");
   EXPECT_EQ(access.without_token(peer).caller.agent, "agent-7");
-  EXPECT_EQ(outcome(access.manages(Request(Headers{{"Host", "10.0.0.1"}}, peer), false)), "403 forbidden");
+  EXPECT_EQ(outcome(access.manages(OwnedRequest(Headers{{"Host", "10.0.0.1"}}, peer), false)), "403 forbidden");
   Headers headers = bearer(token(Role::kAgent, "B"));
-  EXPECT_EQ(access.asks(Request(headers, peer)).caller.agent, "B") << "a token says more";
+  EXPECT_EQ(access.asks(OwnedRequest(headers, peer)).caller.agent, "B") << "a token says more";
 }
 
 TEST_F(AccessTest, SpeaksForItsAgentOnly) {
@@ -260,13 +260,14 @@ TEST_F(AccessTest, SpeaksForItsAgentOnly) {
 
 TEST_F(AccessTest, MetricsAreOpenToLoopbackAlone) {
   const Access access = make(Auth::kLocal);
-  EXPECT_EQ(outcome(access.reads_metrics(Request(Headers{{"Host", "localhost:7070"}}))), "admitted");
-  EXPECT_EQ(outcome(access.reads_metrics(Request(Headers{{"Host", "evil.com"}}))), "403 bad_host");
-  EXPECT_EQ(outcome(access.reads_metrics(Request(Headers{{"Host", "10.0.0.1"}}, Request::remote()))),
+  EXPECT_EQ(outcome(access.reads_metrics(OwnedRequest(Headers{{"Host", "localhost:7070"}}))), "admitted");
+  EXPECT_EQ(outcome(access.reads_metrics(OwnedRequest(Headers{{"Host", "evil.com"}}))), "403 bad_host");
+  EXPECT_EQ(outcome(access.reads_metrics(OwnedRequest(Headers{{"Host", "10.0.0.1"}}, OwnedRequest::remote()))),
             "401 unauthorized");
-  EXPECT_EQ(outcome(access.reads_metrics(Request(bearer(token(Role::kViewer)), Request::remote()))), "admitted");
+  EXPECT_EQ(outcome(access.reads_metrics(OwnedRequest(bearer(token(Role::kViewer)), OwnedRequest::remote()))),
+            "admitted");
   Access closed(*database, {.auth = Auth::kLocal, .hosts = {}, .metrics_open = false}, clock);
-  EXPECT_EQ(outcome(closed.reads_metrics(Request(Headers{{"Host", "localhost"}}))), "401 unauthorized");
+  EXPECT_EQ(outcome(closed.reads_metrics(OwnedRequest(Headers{{"Host", "localhost"}}))), "401 unauthorized");
 }
 
 class SignInTest : public AccessTest {
@@ -277,7 +278,7 @@ class SignInTest : public AccessTest {
     return set_cookie.substr(begin, set_cookie.find(';') - begin);
   }
   Access access = make(Auth::kLocal);
-  Request browser{Headers{{"Host", "localhost:7070"}}};
+  OwnedRequest browser{Headers{{"Host", "localhost:7070"}}};
 };
 
 TEST_F(SignInTest, ACodeIsGoodOnceAndBecomesASession) {
@@ -287,22 +288,26 @@ TEST_F(SignInTest, ACodeIsGoodOnceAndBecomesASession) {
   EXPECT_THAT(*cookie, HasSubstr("; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict\r\n"));
   EXPECT_FALSE(access.sign_in(code, browser)) << "once";
   const std::string sent = "theme=dark; " + cookie_of(*cookie) + "; x=y";
-  EXPECT_EQ(outcome(access.manages(Request(Headers{{"Host", "localhost:7070"}, {"Cookie", sent}}), false)), "admitted");
+  EXPECT_EQ(outcome(access.manages(OwnedRequest(Headers{{"Host", "localhost:7070"}, {"Cookie", sent}}), false)),
+            "admitted");
   EXPECT_EQ(
       outcome(access.manages(
-          Request(Headers{{"Host", "localhost:7070"}, {"Cookie", sent}, {"Origin", "http://localhost:7070"}}), true)),
+          OwnedRequest(Headers{{"Host", "localhost:7070"}, {"Cookie", sent}, {"Origin", "http://localhost:7070"}}),
+          true)),
       "admitted");
 }
 
 TEST_F(SignInTest, ASessionChangesNothingWithoutItsOwnOriginAndHost) {
   const std::string cookie = cookie_of(*access.sign_in(access.new_code(), browser));
-  EXPECT_EQ(outcome(access.manages(Request(Headers{{"Host", "localhost:7070"}, {"Cookie", cookie}}), true)),
+  EXPECT_EQ(outcome(access.manages(OwnedRequest(Headers{{"Host", "localhost:7070"}, {"Cookie", cookie}}), true)),
             "403 bad_origin");
   EXPECT_EQ(
       outcome(access.manages(
-          Request(Headers{{"Host", "localhost:7070"}, {"Cookie", cookie}, {"Origin", "http://localhost:3000"}}), true)),
+          OwnedRequest(Headers{{"Host", "localhost:7070"}, {"Cookie", cookie}, {"Origin", "http://localhost:3000"}}),
+          true)),
       "403 bad_origin");
-  EXPECT_EQ(outcome(access.manages(Request(Headers{{"Host", "evil.com"}, {"Cookie", cookie}}), false)), "403 bad_host");
+  EXPECT_EQ(outcome(access.manages(OwnedRequest(Headers{{"Host", "evil.com"}, {"Cookie", cookie}}), false)),
+            "403 bad_host");
 }
 
 TEST_F(SignInTest, CodesAndSessionsExpire) {
@@ -310,7 +315,7 @@ TEST_F(SignInTest, CodesAndSessionsExpire) {
   const std::string cookie = cookie_of(*access.sign_in(access.new_code(), browser));
   clock.advance(10min);
   EXPECT_FALSE(access.sign_in(code, browser));
-  const Request signed_in(Headers{{"Host", "localhost"}, {"Cookie", cookie}});
+  const OwnedRequest signed_in(Headers{{"Host", "localhost"}, {"Cookie", cookie}});
   clock.advance(12h - 10min - 1ns);
   EXPECT_EQ(outcome(access.manages(signed_in, false)), "admitted");
   clock.advance(1ns);
@@ -319,7 +324,7 @@ TEST_F(SignInTest, CodesAndSessionsExpire) {
 
 TEST_F(SignInTest, SigningOutEndsTheSession) {
   const std::string cookie = cookie_of(*access.sign_in(access.new_code(), browser));
-  const Request signed_in(Headers{{"Host", "localhost"}, {"Cookie", cookie}});
+  const OwnedRequest signed_in(Headers{{"Host", "localhost"}, {"Cookie", cookie}});
   access.sign_out(signed_in);
   EXPECT_EQ(outcome(access.manages(signed_in, false)), "401 unauthorized");
 }
@@ -335,10 +340,10 @@ TEST_F(SignInTest, OnlyTheNewestHundredCodesCount) {
 TEST_F(SignInTest, GuessingIsCountedAndTlsMakesTheCookieSecure) {
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(access.sign_in("guess", browser));
   EXPECT_EQ(outcome(access.by_token("bad", "127.0.0.1")), "429 too_many_attempts");
-  EXPECT_FALSE(access.sign_in(access.new_code(), Request(Headers{{"Host", "evil.com"}})));
-  net::Peer peer = Request::local();
+  EXPECT_FALSE(access.sign_in(access.new_code(), OwnedRequest(Headers{{"Host", "evil.com"}})));
+  net::Peer peer = OwnedRequest::local();
   peer.tls = true;
-  const auto cookie = access.sign_in(access.new_code(), Request(Headers{{"Host", "localhost"}}, peer));
+  const auto cookie = access.sign_in(access.new_code(), OwnedRequest(Headers{{"Host", "localhost"}}, peer));
   ASSERT_TRUE(cookie);
   EXPECT_THAT(*cookie, HasSubstr("; Secure\r\n"));
 }

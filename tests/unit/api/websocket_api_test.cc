@@ -11,7 +11,7 @@ namespace headgate::api {
 namespace {
 
 using namespace std::chrono_literals;
-using Json = nlohmann::json;
+using Message = nlohmann::json;
 
 constexpr std::string_view kPolicies = R"(
 policies:
@@ -35,21 +35,21 @@ struct Connection {
       : clock(of), session(net::make_websocket_session(make_websocket_handler(service, registry, caller, peer))) {
     session->link = link;
   }
-  std::vector<Json> received() {
-    std::vector<Json> all;
-    for (const test::ServerFrame& each : test::frames_of(session->out)) all.push_back(Json::parse(each.payload));
+  std::vector<Message> received() {
+    std::vector<Message> all;
+    for (const test::ServerFrame& each : test::frames_of(session->out)) all.push_back(Message::parse(each.payload));
     session->out.clear();
     return all;
   }
-  std::vector<Json> ask(const std::string& message) {
+  std::vector<Message> ask(const std::string& message) {
     session->receive(test::frame(message), clock.now());
     return received();
   }
   // The only answer.
-  Json answer(const std::string& message) {
-    const std::vector<Json> all = ask(message);
+  Message answer(const std::string& message) {
+    const std::vector<Message> all = ask(message);
     EXPECT_EQ(all.size(), 1U) << message;
-    return all.empty() ? Json() : all.back();
+    return all.empty() ? Message() : all.back();
   }
 
   const Clock& clock;
@@ -63,8 +63,8 @@ struct WebSocketApi : ::testing::Test {
   Connection connect() { return Connection(test.service, registry, test.clock); }
   Connection connect_as(const std::string& agent) {
     Connection connection = connect();
-    const Json answer = connection.answer(R"({"type":"identify","agent":")" + agent + R"("})");
-    EXPECT_EQ(answer, (Json{{"type", "identified"}, {"agent", agent}}));
+    const Message answer = connection.answer(R"({"type":"identify","agent":")" + agent + R"("})");
+    EXPECT_EQ(answer, (Message{{"type", "identified"}, {"agent", agent}}));
     return connection;
   }
 };
@@ -72,26 +72,26 @@ struct WebSocketApi : ::testing::Test {
 TEST_F(WebSocketApi, AsksWhoIsThereFirst) {
   Connection a = connect();
   EXPECT_EQ(a.answer(R"({"type":"WRITE","id":1})"),
-            (Json{{"type", "error"},
-                  {"id", 1},
-                  {"error", "not_identified"},
-                  {"message", R"(the first message must be {"type": "identify", "agent": ..., "token": ...})"}}));
+            (Message{{"type", "error"},
+                     {"id", 1},
+                     {"error", "not_identified"},
+                     {"message", R"(the first message must be {"type": "identify", "agent": ..., "token": ...})"}}));
   EXPECT_EQ(a.answer(R"({"type":"identify","id":"x","agent":"A"})"),
-            (Json{{"type", "identified"}, {"id", "x"}, {"agent", "A"}}));
+            (Message{{"type", "identified"}, {"id", "x"}, {"agent", "A"}}));
   EXPECT_EQ(a.answer(R"({"type":"identify","agent":"B"})")["error"], "already_identified");
   EXPECT_EQ(a.answer(R"({"type":"WRITE","id":2})")["type"], "decision");
 }
 
 TEST_F(WebSocketApi, AnswersWithEveryFieldOfTheDecision) {
   Connection a = connect_as("A");
-  const Json answer =
+  const Message answer =
       a.answer(R"({"type":"WRITE","id":7,"session":"s","context":{"type":"UI","kind":"Button"},"cost":2})");
   EXPECT_EQ(answer["type"], "decision");
   EXPECT_EQ(answer["id"], 7);
   EXPECT_EQ(answer["allowed"], true);
   EXPECT_EQ(answer["limit"], 5);
   EXPECT_EQ(answer["remaining"], 3);
-  EXPECT_EQ(answer["policy_ids"], Json::array({"five"}));
+  EXPECT_EQ(answer["policy_ids"], Message::array({"five"}));
   for (const char* field :
        {"action", "reason", "reset_time", "retry_after_ms", "delay_ms", "throttle_factor", "warnings", "lease"}) {
     EXPECT_TRUE(answer.contains(field)) << field;
@@ -102,7 +102,7 @@ TEST_F(WebSocketApi, AnswersWithEveryFieldOfTheDecision) {
 TEST_F(WebSocketApi, WarnsBeforeTheDecisionAndDeniesInItsPlace) {
   Connection a = connect_as("A");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(a.answer(R"({"type":"WRITE","id":1})")["type"], "decision");
-  const std::vector<Json> warned = a.ask(R"({"type":"WRITE","id":4})");
+  const std::vector<Message> warned = a.ask(R"({"type":"WRITE","id":4})");
   ASSERT_EQ(warned.size(), 2U);
   EXPECT_EQ(warned[0]["type"], "rate_limit_warning");
   EXPECT_EQ(warned[0]["policy_id"], "five");
@@ -111,7 +111,7 @@ TEST_F(WebSocketApi, WarnsBeforeTheDecisionAndDeniesInItsPlace) {
   EXPECT_TRUE(warned[0].contains("tier"));
   EXPECT_EQ(warned[1]["type"], "decision");
   a.ask(R"({"type":"WRITE","id":5})");
-  const Json denied = a.answer(R"({"type":"WRITE","id":6})");
+  const Message denied = a.answer(R"({"type":"WRITE","id":6})");
   EXPECT_EQ(denied["type"], "rate_limited");
   EXPECT_EQ(denied["id"], 6);
   EXPECT_EQ(denied["policy_id"], "five");
@@ -133,7 +133,7 @@ TEST_F(WebSocketApi, SpeaksForItsAgentOnly) {
 TEST_F(WebSocketApi, NamesWhatIsWrongWithAMessage) {
   Connection a = connect_as("A");
   const auto message_of = [&](const std::string& text) {
-    const Json answer = a.answer(text);
+    const Message answer = a.answer(text);
     EXPECT_EQ(answer["type"], "error");
     return answer["message"].get<std::string>();
   };
@@ -163,7 +163,7 @@ TEST_F(WebSocketApi, AnswersChecksThatWaitWhenThereIsRoom) {
   test.clock.advance(10s);
   test.engine->poll();
   EXPECT_EQ(a.link->run(*a.session), 1U);
-  const std::vector<Json> late = a.received();
+  const std::vector<Message> late = a.received();
   ASSERT_EQ(late.size(), 2U);
   EXPECT_EQ(late[0]["type"], "rate_limit_warning") << "with one of one used";
   EXPECT_EQ(late[1]["type"], "decision");
@@ -194,15 +194,15 @@ TEST_F(WebSocketApi, LetsAHundredChecksOfAConnectionWaitAndNoMore) {
 
 TEST_F(WebSocketApi, SettlesReleasesAndRenewsLeases) {
   Connection a = connect_as("A");
-  const Json held = a.answer(R"({"type":"SPEND","id":1,"cost":{"tokens":50},"hold":true})");
+  const Message held = a.answer(R"({"type":"SPEND","id":1,"cost":{"tokens":50},"hold":true})");
   ASSERT_TRUE(held["lease"].is_string());
   const std::string lease = held["lease"];
-  const Json renewed = a.answer(R"({"type":"renew","id":2,"lease":")" + lease + R"("})");
+  const Message renewed = a.answer(R"({"type":"renew","id":2,"lease":")" + lease + R"("})");
   EXPECT_EQ(renewed["type"], "renewed");
   EXPECT_GT(renewed["expires_at"], 0);
   Connection b = connect_as("B");
   EXPECT_EQ(b.answer(R"({"type":"release","id":3,"lease":")" + lease + R"("})")["type"], "error") << "it is A's";
-  const Json settled = a.answer(R"({"type":"settle","id":4,"lease":")" + lease + R"(","cost":{"tokens":20}})");
+  const Message settled = a.answer(R"({"type":"settle","id":4,"lease":")" + lease + R"(","cost":{"tokens":20}})");
   EXPECT_EQ(settled["type"], "settled");
   EXPECT_EQ(settled["id"], 4);
   EXPECT_EQ(settled["lease"], lease);
@@ -220,7 +220,7 @@ TEST_F(WebSocketApi, TellsTheAgentThatAnEscalationIsAddressedTo) {
   a.ask(R"({"type":"RISKY"})");
   test.notices.flush();
   EXPECT_EQ(boss.link->run(*boss.session), 1U);
-  const std::vector<Json> told = boss.received();
+  const std::vector<Message> told = boss.received();
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0]["type"], "escalation");
   EXPECT_EQ(told[0]["policy_id"], "told");

@@ -7,13 +7,13 @@ namespace {
 
 using State = HttpReader::State;
 
-constexpr std::size_t kMost = 1000;
+constexpr std::size_t kMostBytes = 1000;
 
 // Fed byte by byte and all at once, an answer must read the same.
 void expect_answer(std::string_view bytes, int status, const std::string& body, bool reusable) {
-  HttpReader whole(kMost);
+  HttpReader whole(kMostBytes);
   ASSERT_EQ(whole.feed(bytes), State::kDone) << bytes;
-  HttpReader slow(kMost);
+  HttpReader slow(kMostBytes);
   for (std::size_t i = 0; i + 1 < bytes.size(); ++i) {
     ASSERT_EQ(slow.feed(bytes.substr(i, 1)), State::kMore) << bytes.substr(0, i + 1);
   }
@@ -32,7 +32,7 @@ TEST(HttpReader, ReadsABodyOfAKnownLength) {
 }
 
 TEST(HttpReader, KeepsTheHeadForWhoWantsAField) {
-  HttpReader reader(kMost);
+  HttpReader reader(kMostBytes);
   ASSERT_EQ(reader.feed("HTTP/1.1 200 OK\r\nX-Other: a: b\r\nx-next-cursor:  17-4 \r\nContent-Length: 0\r\n\r\n"),
             State::kDone);
   EXPECT_EQ(header_of(reader.head(), "X-Next-Cursor"), "17-4");
@@ -53,7 +53,7 @@ TEST(HttpReader, PassesOverWhatComesBeforeTheAnswer) {
 }
 
 TEST(HttpReader, AnAnswerWithoutALengthEndsWithTheConnection) {
-  HttpReader reader(kMost);
+  HttpReader reader(kMostBytes);
   EXPECT_EQ(reader.feed("HTTP/1.0 200 OK\r\n\r\nall of"), State::kMore);
   EXPECT_EQ(reader.feed(" it"), State::kMore);
   EXPECT_EQ(reader.end(), State::kDone);
@@ -62,7 +62,7 @@ TEST(HttpReader, AnAnswerWithoutALengthEndsWithTheConnection) {
 }
 
 TEST(HttpReader, WhatIsCutOffOrNoHttpIsBroken) {
-  HttpReader cut(kMost);
+  HttpReader cut(kMostBytes);
   EXPECT_EQ(cut.feed("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"), State::kMore);
   EXPECT_EQ(cut.end(), State::kBroken);
   for (const char* bytes :
@@ -70,15 +70,15 @@ TEST(HttpReader, WhatIsCutOffOrNoHttpIsBroken) {
         "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n"}) {
-    HttpReader reader(kMost);
+    HttpReader reader(kMostBytes);
     EXPECT_EQ(reader.feed(bytes), State::kBroken) << bytes;
   }
 }
 
 TEST(HttpReader, KeepsToItsBounds) {
-  HttpReader body(kMost);
+  HttpReader body(kMostBytes);
   EXPECT_EQ(body.feed("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + std::string(1500, 'x')), State::kTooLong);
-  HttpReader head(kMost);
+  HttpReader head(kMostBytes);
   EXPECT_EQ(head.feed("HTTP/1.1 200 OK\r\nX: " + std::string(HttpReader::kMostHead, 'x')), State::kBroken);
 }
 

@@ -4,16 +4,15 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
+
+#include "unit/control/figures.h"
 
 namespace headgate::control {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Nanos kStart = 1'700'000'000s;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 using enum AdaptiveLevel;
 
 // The level a load leads to from another one, long after the last change.

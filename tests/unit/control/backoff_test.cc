@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "unit/control/figures.h"
+
 namespace headgate::control {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Nanos kStart = 1'700'000'000s;
 
 BackoffState after(std::uint32_t violations, const BackoffSettings& settings) {
   BackoffState state;

@@ -4,11 +4,11 @@
 #include <rapidcheck/gtest.h>
 #include <sys/stat.h>
 
-#include <limits>
 #include <string>
 
 #include "base/utf8.h"
 #include "support/cells.h"
+#include "unit/control/figures.h"
 
 namespace headgate::control {
 namespace {
@@ -19,7 +19,6 @@ using test::TempFolder;
 using test::write_bytes;
 
 constexpr Nanos kNow = 1'700'000'000s;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 Emergency manual() { return *turn_on({}, {"looping agents", "alice"}, kNow); }
 Emergency automatic() { return follow_load({}, {}, 0.95, kNow); }

@@ -7,13 +7,13 @@
 #include <limits>
 #include <vector>
 
+#include "unit/control/figures.h"
+
 namespace headgate::control {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Nanos kStart = 1'700'000'000s;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 LoadState seen(const LoadReading& reading, LoadState before = {}, Nanos now = kStart,

@@ -7,13 +7,12 @@
 #include <string>
 
 #include "support/cells.h"
+#include "unit/control/figures.h"
 
 namespace headgate::control {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Nanos kStart = 1'700'000'000s;
 
 // A machine made of files: four CPUs, 1000 MiB of memory.
 class SensorsTest : public testing::Test {

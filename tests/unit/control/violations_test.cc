@@ -9,12 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "unit/control/figures.h"
+
 namespace headgate::control {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Nanos kStart = 1'700'000'000s;
 
 Violations::Settings sized(std::size_t max_agents, bool enforced = false) {
   return {.backoff = {.enforced = enforced}, .max_agents = max_agents, .seed = 7};

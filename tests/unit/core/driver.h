@@ -14,6 +14,14 @@ namespace headgate::testing {
 
 using namespace std::chrono_literals;
 
+inline Result<Limit> bucket(Units capacity, Rate rate, Units burst = 0) {
+  return Limit::token_bucket({.capacity = capacity, .refill_rate = rate, .burst_allowance = burst});
+}
+inline Result<Limit> gcra(Units max_burst, Units count, Nanos period, Units burst = 0) {
+  return Limit::gcra({.max_burst = max_burst, .count = count, .period = period, .burst_allowance = burst});
+}
+inline Result<Limit> leaky(Rate rate, Units queue) { return Limit::leaky_bucket({.rate = rate, .queue = queue}); }
+
 class OneCell {
  public:
   explicit OneCell(const Limit& limit) : limit_(core::compile(limit)) {}

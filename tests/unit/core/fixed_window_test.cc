@@ -13,12 +13,12 @@ using testing::Move;
 using testing::OneCell;
 using namespace std::chrono_literals;
 
-Result<Limit> window(Units limit, Nanos length, Units burst = 0) {
+Result<Limit> fixed(Units limit, Nanos length, Units burst = 0) {
   return Limit::fixed_window({.limit = limit, .window = length, .burst_allowance = burst});
 }
 
 TEST(FixedWindow, CountsStartAgainWithEachWindowOfTheEpoch) {
-  OneCell cell(window(3, 1min));
+  OneCell cell(fixed(3, 1min));
   struct Row {
     Nanos now;
     Units cost;
@@ -45,7 +45,7 @@ TEST(FixedWindow, CountsStartAgainWithEachWindowOfTheEpoch) {
 }
 
 TEST(FixedWindow, BurstAllowanceAdmitsPastTheLimitFlaggedAndRemainingCountsToTheLimit) {
-  OneCell cell(window(3, 1min, 2));
+  OneCell cell(fixed(3, 1min, 2));
   const std::array<std::pair<Units, bool>, 5> admitted{{{2, false}, {1, false}, {0, false}, {0, true}, {0, true}}};
   for (const auto& [remaining, burst] : admitted) {
     const Outcome outcome = cell.take(1, 15s);
@@ -63,7 +63,7 @@ RC_GTEST_PROP(FixedWindow, AnswersLikeACountPerWindow, ()) {
   const Units burst = *rc::gen::element<Units>(0, 0, 1, 7);
   const Nanos length = *rc::gen::element<Nanos>(1ms, 10s, Nanos{1'000'000'007});
   const auto moves = *testing::script(testing::Time::kAnyWay);
-  OneCell cell(window(limit, length, burst));
+  OneCell cell(fixed(limit, length, burst));
   oracle::FixedWindow model(limit + burst, length);
   Nanos now = 1'700'000'000s;
   Outcome last;
@@ -85,7 +85,7 @@ RC_GTEST_PROP(FixedWindow, ReservationsCountInTheirWindowAndNobodyIsAdmittedBefo
   const Units limit = *rc::gen::inRange<Units>(1, 20);
   const Nanos length = 10s;
   const auto moves = *testing::script();
-  OneCell cell(window(limit, length));
+  OneCell cell(fixed(limit, length));
   oracle::FixedWindow model(limit, length);
   std::map<std::int64_t, Units> used;
   Nanos now = 1'700'000'000s;
@@ -116,7 +116,7 @@ RC_GTEST_PROP(FixedWindow, ReservationsCountInTheirWindowAndNobodyIsAdmittedBefo
 }
 
 TEST(FixedWindow, ClockSetBackKeepsTheWindowAlreadyBegun) {
-  OneCell cell(window(2, 1min));
+  OneCell cell(fixed(2, 1min));
   EXPECT_TRUE(cell.take(1, 10min).fits());
   EXPECT_TRUE(cell.take(1, 5min).fits()) << "counted in the window of the tenth minute";
   const Outcome denied = cell.take(1, 5min);
@@ -127,7 +127,7 @@ TEST(FixedWindow, ClockSetBackKeepsTheWindowAlreadyBegun) {
 }
 
 TEST(FixedWindow, ARefundCountsInItsOwnWindowOnly) {
-  OneCell cell(window(5, 1min));
+  OneCell cell(fixed(5, 1min));
   EXPECT_TRUE(cell.take(4, 10s).fits());
   cell.refund(3, 10s, 20s);
   EXPECT_EQ(cell.peek(0, 20s).remaining, 4);
@@ -139,7 +139,7 @@ TEST(FixedWindow, ARefundCountsInItsOwnWindowOnly) {
 }
 
 TEST(FixedWindow, ACancelledReservationLeavesItsWindowWholeAndStillAdmitsNobodyBeforeIt) {
-  OneCell cell(window(2, 1min));
+  OneCell cell(fixed(2, 1min));
   EXPECT_TRUE(cell.take(2, 10s).fits());
   const Nanos at = cell.reserve(2, 20s);
   EXPECT_EQ(at, 60s);
@@ -154,7 +154,7 @@ TEST(FixedWindow, ACancelledReservationLeavesItsWindowWholeAndStillAdmitsNobodyB
 
 TEST(FixedWindow, WorksAtTheEndOfTimeWithTheLongestWindow) {
   for (const Nanos now : {Nanos{0}, kMaxTime}) {
-    OneCell cell(window((Units{1} << 52) - 5, core::kLongestSpan, 5));
+    OneCell cell(fixed((Units{1} << 52) - 5, core::kLongestSpan, 5));
     const Units most = cell.limit().most;
     EXPECT_TRUE(cell.take(most - 1, now).fits());
     EXPECT_TRUE(cell.take(1, now).burst);

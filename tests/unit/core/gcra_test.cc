@@ -9,13 +9,10 @@ namespace headgate {
 namespace {
 
 using core::Outcome;
+using testing::gcra;
 using testing::Move;
 using testing::OneCell;
 using namespace std::chrono_literals;
-
-Result<Limit> gcra(Units max_burst, Units count, Nanos period, Units burst = 0) {
-  return Limit::gcra({.max_burst = max_burst, .count = count, .period = period, .burst_allowance = burst});
-}
 
 // As CL.THROTTLE tells seconds: rounded up when the fraction is at least a millisecond.
 std::int64_t seconds(Nanos span) {

@@ -8,11 +8,10 @@ namespace headgate {
 namespace {
 
 using core::Outcome;
+using testing::leaky;
 using testing::Move;
 using testing::OneCell;
 using namespace std::chrono_literals;
-
-Result<Limit> leaky(Rate rate, Units queue) { return Limit::leaky_bucket({.rate = rate, .queue = queue}); }
 
 TEST(LeakyBucket, UnitsLeaveEvenlySpacedAndAFullQueueRefuses) {
   OneCell cell(leaky({2, 1s}, 2));

@@ -11,6 +11,9 @@
 namespace headgate {
 namespace {
 
+using testing::bucket;
+using testing::gcra;
+using testing::leaky;
 using testing::OneCell;
 using namespace std::chrono_literals;
 
@@ -27,13 +30,6 @@ std::string complaint(const Result<Limit>& limit) {
   return limit.error().message;
 }
 
-Result<Limit> bucket(Units capacity, Rate rate, Units burst = 0) {
-  return Limit::token_bucket({.capacity = capacity, .refill_rate = rate, .burst_allowance = burst});
-}
-Result<Limit> gcra(Units max_burst, Units count, Nanos period, Units burst = 0) {
-  return Limit::gcra({.max_burst = max_burst, .count = count, .period = period, .burst_allowance = burst});
-}
-Result<Limit> leaky(Rate rate, Units queue) { return Limit::leaky_bucket({.rate = rate, .queue = queue}); }
 Result<Limit> concurrency(Units max, Nanos ttl, Units burst = 0) {
   return Limit::concurrency({.max = max, .lease_ttl = ttl, .burst_allowance = burst});
 }

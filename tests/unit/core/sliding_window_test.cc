@@ -16,7 +16,7 @@ using testing::Move;
 using testing::OneCell;
 using namespace std::chrono_literals;
 
-Result<Limit> window(Units limit, Nanos length, Units burst = 0) {
+Result<Limit> sliding(Units limit, Nanos length, Units burst = 0) {
   return Limit::sliding_window({.limit = limit, .window = length, .burst_allowance = burst});
 }
 
@@ -45,7 +45,7 @@ class Ring {
 };
 
 TEST(SlidingWindow, AdmitsTheLimitInAnyWindowAndSaysWhenTheNextFits) {
-  OneCell cell(window(3, 10s));
+  OneCell cell(sliding(3, 10s));
   struct Row {
     Nanos now;
     Units cost;
@@ -76,7 +76,7 @@ TEST(SlidingWindow, AdmitsTheLimitInAnyWindowAndSaysWhenTheNextFits) {
 }
 
 TEST(SlidingWindow, BurstAllowanceAdmitsPastTheLimitFlaggedAndRemainingCountsToTheLimit) {
-  OneCell cell(window(3, 10s, 2));
+  OneCell cell(sliding(3, 10s, 2));
   const std::array<std::pair<Units, bool>, 5> admitted{{{2, false}, {1, false}, {0, false}, {0, true}, {0, true}}};
   for (const auto& [remaining, burst] : admitted) {
     const Outcome outcome = cell.take(1, 1s);
@@ -151,7 +151,7 @@ RC_GTEST_PROP(SlidingWindow, AnswersLikeAListOfEverythingAdmittedAndKeepsItsProm
   const Units burst = *rc::gen::element<Units>(0, 0, 1, 7);
   const Nanos length = *rc::gen::element<Nanos>(1ms, 10s, Nanos{1'000'000'007});
   const auto moves = *testing::script(testing::Time::kAnyWay);
-  OneCell cell(window(limit, length, burst));
+  OneCell cell(sliding(limit, length, burst));
   oracle::SlidingWindow model(limit + burst, length);
   Nanos now = 1'700'000'000s;
   Outcome last;
@@ -173,7 +173,7 @@ RC_GTEST_PROP(SlidingWindow, ReservedUnitsCountAtTheirInstantAndThePromiseHolds,
   const Units limit = *rc::gen::inRange<Units>(1, 20);
   const Nanos length = 10s;
   const auto moves = *testing::script();
-  OneCell cell(window(limit, length));
+  OneCell cell(sliding(limit, length));
   oracle::SlidingWindow model(limit, length);
   Nanos now = 1'700'000'000s;
   Nanos latest{0};
@@ -208,7 +208,7 @@ RC_GTEST_PROP(SlidingWindow, ReservedUnitsCountAtTheirInstantAndThePromiseHolds,
 }
 
 TEST(SlidingWindow, NobodyIsAdmittedBeforeAReservation) {
-  OneCell cell(window(2, 10s));
+  OneCell cell(sliding(2, 10s));
   EXPECT_TRUE(cell.take(1, 100s).fits());
   EXPECT_EQ(cell.reserve(2, 101s), 110s);
   const Outcome outcome = cell.peek(1, 105s);
@@ -220,7 +220,7 @@ TEST(SlidingWindow, NobodyIsAdmittedBeforeAReservation) {
 }
 
 TEST(SlidingWindow, AReservationThatAnotherLimitPutOffIsNotOvertaken) {
-  OneCell cell(window(10, 10s));
+  OneCell cell(sliding(10, 10s));
   EXPECT_EQ(cell.reserve(1, 100s, 50s), 150s);
   EXPECT_EQ(cell.peek(1, 105s).wait, 45s);
   EXPECT_EQ(cell.peek(10, 105s).wait, 55s);
@@ -228,7 +228,7 @@ TEST(SlidingWindow, AReservationThatAnotherLimitPutOffIsNotOvertaken) {
 }
 
 TEST(SlidingWindow, ACancelledReservationIsGivenBackAndWhatWasAdmittedBeforeItStillCounts) {
-  OneCell cell(window(2, 10s));
+  OneCell cell(sliding(2, 10s));
   EXPECT_TRUE(cell.take(1, 100s).fits());
   const Nanos at = cell.reserve(2, 101s);
   cell.refund(2, at, 102s);
@@ -238,7 +238,7 @@ TEST(SlidingWindow, ACancelledReservationIsGivenBackAndWhatWasAdmittedBeforeItSt
 }
 
 TEST(SlidingWindow, ARefundTakesOutTheRunAndLeavesTheOthers) {
-  OneCell cell(window(10, 10s));
+  OneCell cell(sliding(10, 10s));
   EXPECT_TRUE(cell.take(3, 100s).fits());
   EXPECT_TRUE(cell.take(4, 101s).fits());
   EXPECT_TRUE(cell.take(2, 102s).fits());
@@ -257,7 +257,7 @@ RC_GTEST_PROP(SlidingWindow, AfterRefundsThePromiseHoldsForWhatIsLeft, ()) {
   const Units limit = *rc::gen::inRange<Units>(1, 20);
   const Nanos length = 10s;
   const auto moves = *testing::script();
-  OneCell cell(window(limit, length));
+  OneCell cell(sliding(limit, length));
   struct Admission {
     Nanos at;
     Units units;
@@ -287,7 +287,7 @@ RC_GTEST_PROP(SlidingWindow, AfterRefundsThePromiseHoldsForWhatIsLeft, ()) {
 }
 
 TEST(SlidingWindow, AClockThatWentBackRefundsAsMuchAsWasCharged) {
-  OneCell cell(window(10, 10s));
+  OneCell cell(sliding(10, 10s));
   EXPECT_TRUE(cell.take(2, 100s).fits());
   EXPECT_TRUE(cell.take(3, 95s).fits()) << "admitted as of 100s";
   cell.refund(3, 95s, 96s);
@@ -297,7 +297,7 @@ TEST(SlidingWindow, AClockThatWentBackRefundsAsMuchAsWasCharged) {
 }
 
 TEST(SlidingWindow, ClockGoingBackwardsFreesNothingAndAnAdmissionCountsFromTheLatestInstant) {
-  OneCell cell(window(2, 10s));
+  OneCell cell(sliding(2, 10s));
   EXPECT_TRUE(cell.take(1, 100s).fits());
   EXPECT_TRUE(cell.take(1, 50s).fits());
   const Outcome denied = cell.take(1, 50s);
@@ -361,7 +361,7 @@ TEST(SlidingWindow, ARingIsFullOnlyWhileItMayGrow) {
 }
 
 TEST(SlidingWindow, ACellGrowsNoFurtherThanTheMostRuns) {
-  OneCell cell(window(Units{1} << 40, 1h));
+  OneCell cell(sliding(Units{1} << 40, 1h));
   for (std::int64_t i = 0; i < core::kMaxRuns + 100; ++i) ASSERT_TRUE(cell.take(1, Nanos{i}).fits()) << i;
   const RunLog log = store::load_log(cell.words(), false, 1h);
   EXPECT_EQ(log.size, core::kMaxRuns);
@@ -410,7 +410,7 @@ TEST(SlidingWindow, ABigLogIsSearchedInLogarithmicSteps) {
 TEST(SlidingWindow, RunningTotalsStartAgainBeforeTheyOverflow) {
   // 2^52 units a millisecond pass 2^63 after 2048 windows. One run is always in the window, so the log is never empty.
   const Units half = Units{1} << 51;
-  OneCell cell(window(2 * half, 1ms));
+  OneCell cell(sliding(2 * half, 1ms));
   for (int i = 0; i < 20'000; ++i) {
     const Nanos now = 1s + i * 500us;
     ASSERT_TRUE(cell.take(half, now).fits()) << i;
@@ -421,7 +421,7 @@ TEST(SlidingWindow, RunningTotalsStartAgainBeforeTheyOverflow) {
 
 TEST(SlidingWindow, ReservationsOfMoreThanCanBeCountedAreDecadesAway) {
   const Units most = Units{1} << 52;
-  OneCell cell(window(most, 1ms));
+  OneCell cell(sliding(most, 1ms));
   int reserved = 0;
   while (reserved < 1000 && cell.peek(most, 1s).wait < core::kLongestSpan) {
     EXPECT_EQ(cell.reserve(most, 1s), 1s + reserved * 1ms);
@@ -434,7 +434,7 @@ TEST(SlidingWindow, ReservationsOfMoreThanCanBeCountedAreDecadesAway) {
 
 TEST(SlidingWindow, WorksAtTheEndOfTimeWithTheLongestWindow) {
   for (const Nanos now : {Nanos{0}, kMaxTime}) {
-    OneCell cell(window((Units{1} << 52) - 5, core::kLongestSpan, 5));
+    OneCell cell(sliding((Units{1} << 52) - 5, core::kLongestSpan, 5));
     const Units most = cell.limit().most;
     EXPECT_TRUE(cell.take(most - 1, now).fits());
     EXPECT_TRUE(cell.take(1, now).burst);

@@ -13,13 +13,10 @@ namespace {
 using core::BucketNumbers;
 using core::BucketState;
 using core::Outcome;
+using testing::bucket;
 using testing::Move;
 using testing::OneCell;
 using namespace std::chrono_literals;
-
-Result<Limit> bucket(Units capacity, Rate rate, Units burst = 0) {
-  return Limit::token_bucket({.capacity = capacity, .refill_rate = rate, .burst_allowance = burst});
-}
 
 // Rates whose unit refills in a whole number of nanoseconds, and rates that do not divide one.
 rc::Gen<Rate> any_rate() {

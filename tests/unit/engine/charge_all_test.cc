@@ -245,15 +245,15 @@ RC_GTEST_PROP(EngineChargesAll, OrNothingWhateverTheStrategies, ()) {
   }
 }
 
-constexpr int kThreads = 4;
+constexpr int kTogether = 4;
 
 void together(const std::function<void(int thread)>& act) {
   std::atomic<int> ready{0};
   std::vector<std::thread> running;
-  for (int i = 0; i < kThreads; ++i) {
+  for (int i = 0; i < kTogether; ++i) {
     running.emplace_back([&, i] {
       ++ready;
-      while (ready.load() < kThreads) std::this_thread::yield();
+      while (ready.load() < kTogether) std::this_thread::yield();
       act(i);
     });
   }
@@ -389,7 +389,7 @@ TEST_F(EngineThreads, EveryOneThatWaitsIsAnsweredOnceAndNoLimitIsExceeded) {
     engine_.poll();
     clock_.advance(1s);
   }
-  EXPECT_EQ(answered, kThreads * kChecks);
+  EXPECT_EQ(answered, kTogether * kChecks);
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(engine_.open_leases(), 0U);
 }
@@ -399,7 +399,7 @@ TEST_F(EngineThreads, OverridesExemptionsAndTheBrakeMayChangeUnderChecks) {
   std::atomic<int> wrong{0};
   std::atomic<int> asking{0};
   std::thread operator_thread([&] {
-    while (asking.load() < kThreads) std::this_thread::yield();
+    while (asking.load() < kTogether) std::this_thread::yield();
     for (int i = 0; i < 20; ++i) {
       engine::Override own{"agent" + std::to_string(i % 4), {}};
       own.tiers[static_cast<std::size_t>(i % 3)] = policy::TierLimit{100 + i, 100};

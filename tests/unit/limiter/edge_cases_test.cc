@@ -11,8 +11,8 @@ namespace {
 
 constexpr Units kMost = std::numeric_limits<Units>::max();
 constexpr Units kLeast = std::numeric_limits<Units>::min();
-constexpr Nanos kFirst = Nanos::min();
-constexpr Nanos kLast = Nanos::max();
+constexpr Nanos kFirstInstant = Nanos::min();
+constexpr Nanos kLastInstant = Nanos::max();
 
 class EdgeCases : public testing::TestWithParam<Strategy> {
  protected:
@@ -78,25 +78,25 @@ TEST_P(EdgeCases, AKeyNamedTwiceWithHugePermitsIsNever) {
 }
 
 TEST_P(EdgeCases, InstantsBeforeTheEpochAreTheEpoch) {
-  EXPECT_TRUE(limiter_->try_acquire_at(kFirst, "key", 4));
+  EXPECT_TRUE(limiter_->try_acquire_at(kFirstInstant, "key", 4));
   EXPECT_EQ(limiter_->peek_at(-1s, "key", 0).remaining, 6);
   EXPECT_TRUE(limiter_->try_acquire_at(-1h, "key", 6));
   EXPECT_FALSE(limiter_->try_acquire_at(0s, "key", 1));
-  EXPECT_FALSE(limiter_->try_acquire_at(kFirst, "key", 1));
-  EXPECT_EQ(limiter_->statistics_at(kFirst, "key").available, 0);
+  EXPECT_FALSE(limiter_->try_acquire_at(kFirstInstant, "key", 1));
+  EXPECT_EQ(limiter_->statistics_at(kFirstInstant, "key").available, 0);
 }
 
 TEST_P(EdgeCases, InstantsAfterTheLastAreTheLast) {
   EXPECT_TRUE(limiter_->try_acquire_at(kMaxTime, "key", 4));
-  EXPECT_TRUE(limiter_->try_acquire_at(kLast, "key", 6));
+  EXPECT_TRUE(limiter_->try_acquire_at(kLastInstant, "key", 6));
   EXPECT_FALSE(limiter_->try_acquire_at(kMaxTime, "key", 1));
-  EXPECT_FALSE(limiter_->try_acquire_at(kLast, "key", 1));
-  EXPECT_EQ(limiter_->statistics_at(kLast, "key").available, 0);
-  EXPECT_EQ(limiter_->reserve_at(kLast, "other", 1, kLast).delay(), 0s);
+  EXPECT_FALSE(limiter_->try_acquire_at(kLastInstant, "key", 1));
+  EXPECT_EQ(limiter_->statistics_at(kLastInstant, "key").available, 0);
+  EXPECT_EQ(limiter_->reserve_at(kLastInstant, "other", 1, kLastInstant).delay(), 0s);
 }
 
 TEST_P(EdgeCases, AClockOutsideTheRangeIsClampedToo) {
-  for (const Nanos outside : {Nanos{-5s}, -1ns, kMaxTime + 1ns, kMaxTime + 1h, kLast}) {
+  for (const Nanos outside : {Nanos{-5s}, -1ns, kMaxTime + 1ns, kMaxTime + 1h, kLastInstant}) {
     SCOPED_TRACE(outside.count());
     ManualClock clock(outside);
     const auto limiter = make(Options().limit(ten_of(GetParam())).clock(clock).own_thread(false));
@@ -141,11 +141,11 @@ TEST_P(EdgeCases, EmptyHugeAndBinaryKeysAreKeysLikeOthers) {
 TEST_P(EdgeCases, WaitsAndReservationsOfAnyLengthAreBounded) {
   ASSERT_TRUE(limiter_->try_acquire("key", 10));
   EXPECT_EQ(limiter_->acquire("key", {1, -1s, 0}).reason, Reason::kLimited);
-  EXPECT_EQ(limiter_->acquire("key", {1, kFirst, 0}).reason, Reason::kLimited);
+  EXPECT_EQ(limiter_->acquire("key", {1, kFirstInstant, 0}).reason, Reason::kLimited);
   EXPECT_EQ(limiter_->reserve("key", 1, -1s).decision().reason, Reason::kLimited);
-  EXPECT_EQ(limiter_->reserve("key", 1, kFirst).decision().reason, Reason::kLimited);
+  EXPECT_EQ(limiter_->reserve("key", 1, kFirstInstant).decision().reason, Reason::kLimited);
   if (GetParam() != Strategy::kConcurrency) {
-    EXPECT_TRUE(limiter_->reserve("key", 1, kLast).ok());
+    EXPECT_TRUE(limiter_->reserve("key", 1, kLastInstant).ok());
   }
 }
 
@@ -178,7 +178,7 @@ TEST(LimiterEdges, TheLargestLimitsWorkAtBothEndsOfTime) {
       EXPECT_GE(denied.reset_after, 0s);
       EXPECT_EQ(limiter->try_acquire_at(now, "key", limit.limit() + 1).verdict, Verdict::kNever);
       // No reservation lies further ahead than the longest window, and a counter needs two of them to forget.
-      const Reservation ahead = limiter->reserve_at(now, "key", limit.limit(), kLast);
+      const Reservation ahead = limiter->reserve_at(now, "key", limit.limit(), kLastInstant);
       const bool possible =
           limit.strategy() != Strategy::kConcurrency && limit.strategy() != Strategy::kSlidingWindowCounter;
       EXPECT_EQ(ahead.ok(), possible);

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "support/cells.h"
+#include "support/draws.h"
 #include "support/limiters.h"
 
 namespace headgate::test {
 namespace {
-
-Nanos up_to(Nanos most) { return Nanos{*rc::gen::inRange<std::int64_t>(0, most.count() + 1)}; }
 
 class EveryChange : public testing::TestWithParam<Strategy> {
  protected:

@@ -8,14 +8,12 @@
 #include <vector>
 
 #include "support/cells.h"
+#include "support/draws.h"
 #include "support/limiters.h"
 #include "support/snapshot_file.h"
 
 namespace headgate::test {
 namespace {
-
-Nanos up_to(Nanos most) { return Nanos{*rc::gen::inRange<std::int64_t>(0, most.count() + 1)}; }
-std::string name_of(int key) { return "key-" + std::to_string(key); }
 
 Options options_of(const std::vector<Limit>& limits, Clock& clock) {
   Options options;

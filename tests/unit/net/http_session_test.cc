@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // Says what it was asked, so that the answer shows what was understood.
-class Echo final : public HttpHandler {
+class HttpEcho final : public HttpHandler {
  public:
   void handle(const HttpRequest& request, HttpReply& reply) noexcept override {
     ++count;
@@ -75,7 +75,7 @@ class HttpSession : public ::testing::Test {
     return without_dates(fresh.take());
   }
 
-  Echo echo;
+  HttpEcho echo;
   HttpLimits limits;
   test::Hand hand{make_http_session(echo, peer(), limits)};
 };
@@ -444,7 +444,7 @@ RC_GTEST_PROP(HttpSessionProperty, PiecesMakeNoDifference, ()) {
        *rc::gen::container<std::vector<std::size_t>>(rc::gen::inRange<std::size_t>(0, parts.size()))) {
     text += parts[index];
   }
-  Echo echo;
+  HttpEcho echo;
   test::Hand whole(make_http_session(echo, peer()));
   whole.receive(text);
   test::Hand bytewise(make_http_session(echo, peer()));

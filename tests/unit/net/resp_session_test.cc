@@ -18,9 +18,9 @@ struct Log {
 };
 
 // Gives back what it was told.
-class Echo final : public RespCommands {
+class RespEcho final : public RespCommands {
  public:
-  explicit Echo(Log& log) : log_(log) {}
+  explicit RespEcho(Log& log) : log_(log) {}
   void command(std::span<const std::string_view> args, RespWriter& reply, RespContext& context) noexcept override {
     ++log_.count;
     if (args[0] == "LATER") {
@@ -59,9 +59,9 @@ class RespSession : public ::testing::Test {
     return hand.take();
   }
   std::string all_of(std::string_view text) {
-    test::Hand fresh(make_resp_session(std::make_unique<Echo>(log)));
+    test::Hand fresh(make_resp_session(std::make_unique<RespEcho>(log)));
     fresh.receive(text);
-    test::Hand slow(make_resp_session(std::make_unique<Echo>(log)));
+    test::Hand slow(make_resp_session(std::make_unique<RespEcho>(log)));
     slow.receive_bytewise(text);
     EXPECT_EQ(fresh.sent, slow.sent) << text;
     EXPECT_EQ(fresh.closed, slow.closed) << text;
@@ -70,7 +70,7 @@ class RespSession : public ::testing::Test {
   }
 
   Log log;
-  test::Hand hand{make_resp_session(std::make_unique<Echo>(log))};
+  test::Hand hand{make_resp_session(std::make_unique<RespEcho>(log))};
   bool closed = false;
 };
 
@@ -268,7 +268,7 @@ TEST_F(RespSession, StopsAnsweringWhileTooMuchWaits) {
   log.large.assign(700'000, 'x');
   std::string many;
   for (int i = 0; i < 5; ++i) many += "LARGE\r\n";
-  std::unique_ptr<Session> session = make_resp_session(std::make_unique<Echo>(log));
+  std::unique_ptr<Session> session = make_resp_session(std::make_unique<RespEcho>(log));
   session->receive(many, Nanos{1});
   EXPECT_EQ(log.count, 2);
   EXPECT_TRUE(session->paused);
@@ -280,7 +280,7 @@ TEST_F(RespSession, StopsAnsweringWhileTooMuchWaits) {
 TEST_F(RespSession, DrainingClosesIdleOnesAndAnswersTheOthers) {
   hand.session().drain();
   EXPECT_TRUE(hand.session().close);
-  test::Hand half(make_resp_session(std::make_unique<Echo>(log)));
+  test::Hand half(make_resp_session(std::make_unique<RespEcho>(log)));
   half.receive("*1\r\n$1");
   half.session().drain();
   EXPECT_FALSE(half.session().close);
@@ -301,9 +301,9 @@ RC_GTEST_PROP(RespSessionProperty, PiecesMakeNoDifference, ()) {
     text += parts[index];
   }
   Log log;
-  test::Hand whole(make_resp_session(std::make_unique<Echo>(log)));
+  test::Hand whole(make_resp_session(std::make_unique<RespEcho>(log)));
   whole.receive(text);
-  test::Hand bytewise(make_resp_session(std::make_unique<Echo>(log)));
+  test::Hand bytewise(make_resp_session(std::make_unique<RespEcho>(log)));
   bytewise.receive_bytewise(text);
   RC_ASSERT(whole.sent == bytewise.sent);
   RC_ASSERT(whole.closed == bytewise.closed);

@@ -30,9 +30,9 @@ struct Seen {
 };
 
 // Echoes, so that what was understood can be seen in what comes back.
-class Echo final : public WebSocketHandler {
+class WebSocketEcho final : public WebSocketHandler {
  public:
-  explicit Echo(Seen& seen) : seen_(seen) {}
+  explicit WebSocketEcho(Seen& seen) : seen_(seen) {}
   void opened(WebSocket& /*socket*/) noexcept override { ++seen_.opened; }
   void message(WebSocket& socket, std::string_view text) noexcept override {
     seen_.messages.emplace_back(text);
@@ -50,7 +50,7 @@ struct WebSocketTest : ::testing::Test {
   WebSocketLimits limits;
   std::unique_ptr<Session> session = make();
 
-  std::unique_ptr<Session> make() { return make_websocket_session(std::make_unique<Echo>(seen), limits); }
+  std::unique_ptr<Session> make() { return make_websocket_session(std::make_unique<WebSocketEcho>(seen), limits); }
   // Another connection, with the limits as they are now.
   void begin() {
     session = make();

@@ -120,7 +120,7 @@ TEST_F(PostgresLedgerTest, AFrozenServerIsGivenUpOnAndNothingIsDoneTwiceWhenItTh
 }
 
 TEST_F(PostgresLedgerTest, ABatchFoundLateInASocketIsNotAppliedAgain) {
-  const auto ledger = open_at_rest({.interval = 1ms, .patience = 100ms});
+  const auto ledger = open_at_rest({.interval = 1ms, .patience = 500ms});
   const std::string backend =
       ask("SELECT pid FROM pg_stat_activity WHERE query LIKE '%headgate_writers%' AND pid <> "
           "pg_backend_pid() AND datname = current_database()");

@@ -8,7 +8,7 @@
 namespace headgate::quota {
 namespace {
 
-std::string message_of(const auto& result) { return result ? "" : result.error().message; }
+std::string complaint(const auto& result) { return result ? "" : result.error().message; }
 
 const Plan& free_plan() { return built_in_plans().at("free"); }
 
@@ -68,7 +68,7 @@ TEST(PlanJson, NamedFieldsGoOverTheBaseAndOthersStay) {
   const auto plan = plan_of(
       R"({"timezone": "Europe/Berlin", "weight": 3, "types": {"shell": {"daily": 7, "weekly": null, "session": 1e1}}})",
       free_plan());
-  ASSERT_TRUE(plan) << message_of(plan);
+  ASSERT_TRUE(plan) << complaint(plan);
   Plan expected = free_plan();
   expected.timezone = "Europe/Berlin";
   expected.weight = 3;
@@ -82,7 +82,7 @@ TEST(PlanJson, NamedFieldsGoOverTheBaseAndOthersStay) {
 TEST(PlanJson, NewTypeBeginsAsOtherOfTheSameDocumentAndNullTakesATypeOut) {
   const auto plan = plan_of(
       R"({"types": {"deploy": {"daily": 2}, "other": {"monthly": 99}, "review": null, "none": null}})", free_plan());
-  ASSERT_TRUE(plan) << message_of(plan);
+  ASSERT_TRUE(plan) << complaint(plan);
   EXPECT_EQ(plan->types.at("deploy").limits, amounts(2, 3'000, 99));
   EXPECT_EQ(plan->types.at("deploy").estimated_mem, 50);
   EXPECT_FALSE(plan->types.contains("review"));
@@ -95,7 +95,7 @@ TEST(PlanJson, TellsAllProblemsAtOnce) {
           "types": {"shell": {"daily": -1, "dayly": 5, "estimated_cpu": 1e7, "weekly": 1.5, "monthly": "many"},
                     "a b": {}, "code": 5, "other": null}})",
       free_plan());
-  EXPECT_EQ(message_of(plan),
+  EXPECT_EQ(complaint(plan),
             R"(there is no field "typs" here, did you mean "types"?
 timezone must be a name of the IANA time zone database, such as Europe/Berlin, got "Europe/Berlim", did you mean "Europe/Berlin"?
 mode must be "enforce", "monitor" or "off", got "monitr", did you mean "monitor"?
@@ -112,7 +112,7 @@ types.shell.estimated_cpu must be a number from 0 to 1000000, got 10000000.0)");
 }
 
 TEST(PlanJson, RefusesWhatIsNoPlan) {
-  const auto told = [](const std::string& json) { return message_of(plan_of(json, free_plan())); };
+  const auto told = [](const std::string& json) { return complaint(plan_of(json, free_plan())); };
   EXPECT_EQ(told(""), "the plan must be JSON, is empty");
   EXPECT_EQ(told("{\"mode\""), "the plan must be valid JSON in UTF-8");
   EXPECT_EQ(told("{\"timezone\": \"\xff\"}"), "the plan must be valid JSON in UTF-8");
@@ -127,12 +127,12 @@ TEST(PlanJson, RefusesWhatIsNoPlan) {
             "types must be an object of types, such as {\"shell\": {\"daily\": 500}}, got null");
   EXPECT_EQ(told(R"({"timezone": 5})"),
             "timezone must be the name of a time zone, such as \"Europe/Berlin\", or null, got 5");
-  EXPECT_EQ(message_of(plan_of("{}", Plan{})),
+  EXPECT_EQ(complaint(plan_of("{}", Plan{})),
             "types.other must be given: types that the plan does not name count as it");
 }
 
 TEST(PlanJson, TellsEachProblemOnOneLine) {
-  EXPECT_EQ(message_of(rule_of(R"({"a\nb": 1, "timezone": "c\nd", "mode": "on\nly", "types": {"g\nh": {}}})", {})),
+  EXPECT_EQ(complaint(rule_of(R"({"a\nb": 1, "timezone": "c\nd", "mode": "on\nly", "types": {"g\nh": {}}})", {})),
             R"(there is no field "a\nb" here
 timezone must be a name of the IANA time zone database, such as Europe/Berlin, got "c\nd"
 mode must be "enforce", "monitor" or "off", got "on\nly"
@@ -140,7 +140,7 @@ the name of a type must be 1 to 50 letters, digits, "-", "_", "." or ":", got "g
 }
 
 TEST(PlanJson, HasBounds) {
-  const auto told = [](const std::string& json) { return message_of(plan_of(json, free_plan())); };
+  const auto told = [](const std::string& json) { return complaint(plan_of(json, free_plan())); };
   const auto daily = [&](const std::string& amount) { return told(R"({"types":{"shell":{"daily":)" + amount + "}}}"); };
   EXPECT_EQ(daily("1000000000000"), "");
   EXPECT_EQ(daily("1e12"), "");
@@ -165,22 +165,22 @@ TEST(RuleJson, NullTakesBackWhatWasSet) {
   const auto rule = rule_of(R"({"plan": "premium", "timezone": "Asia/Kolkata", "mode": "off", "weight": 9,
       "types": {"shell": {"daily": 5, "session": "unlimited"}, "code": {"weekly": 1}, "test": {"daily": 1}}})",
                             UserRule{});
-  ASSERT_TRUE(rule) << message_of(rule);
+  ASSERT_TRUE(rule) << complaint(rule);
   EXPECT_EQ(rule->types.at("shell").limits[0], Amount{5});
   EXPECT_EQ(rule->types.at("shell").session, Amount{});
   EXPECT_EQ(rule->types.at("shell").limits[1], std::nullopt);
   const auto less = rule_of(R"({"plan": null, "mode": null, "types": {"shell": {"daily": null}, "code": null,
       "test": {"daily": null}}})",
                             *rule);
-  ASSERT_TRUE(less) << message_of(less);
+  ASSERT_TRUE(less) << complaint(less);
   EXPECT_EQ(to_json(*less), R"({"timezone":"Asia/Kolkata","weight":9,"types":{"shell":{"session":"unlimited"}}})");
   const auto none = rule_of(R"({"timezone": null, "weight": null, "types": null})", *less);
-  ASSERT_TRUE(none) << message_of(none);
+  ASSERT_TRUE(none) << complaint(none);
   EXPECT_TRUE(none->empty());
 }
 
 TEST(RuleJson, NamesWhatIsWrong) {
-  const auto told = [](const std::string& json) { return message_of(rule_of(json, UserRule{})); };
+  const auto told = [](const std::string& json) { return complaint(rule_of(json, UserRule{})); };
   EXPECT_EQ(told(R"({"types": {"shell": {"estimated_cpu": 5}}, "plan": "a/b", "weight": "x"})"),
             "plan must be 1 to 50 letters, digits, \"-\", \"_\", \".\" or \":\", got \"a/b\"\n"
             "weight must be a number from 0.01 to 1000, got \"x\"\n"
@@ -194,10 +194,10 @@ TEST(RuleJson, NamesWhatIsWrong) {
 TEST(CheckTimezone, RefusesWhatDoesNotExistWithTheNearestThatDoes) {
   EXPECT_TRUE(check_timezone("Europe/Berlin"));
   const std::string start = "timezone must be a name of the IANA time zone database, such as Europe/Berlin, got ";
-  EXPECT_EQ(message_of(check_timezone("Amerika/New_York")),
+  EXPECT_EQ(complaint(check_timezone("Amerika/New_York")),
             start + "\"Amerika/New_York\", did you mean \"America/New_York\"?");
-  EXPECT_EQ(message_of(check_timezone("../../etc/passwd")), start + "\"../../etc/passwd\"");
-  EXPECT_EQ(message_of(check_timezone(std::string(100, 'x'))), start + "\"" + std::string(60, 'x') + "...\"");
+  EXPECT_EQ(complaint(check_timezone("../../etc/passwd")), start + "\"../../etc/passwd\"");
+  EXPECT_EQ(complaint(check_timezone(std::string(100, 'x'))), start + "\"" + std::string(60, 'x') + "...\"");
 }
 
 TEST(ModeNamed, KnowsAllModes) {
@@ -235,9 +235,9 @@ RC_GTEST_PROP(PlanJson, ReadsBackWhatItWrote, ()) {
     type.estimated_mem = any_double(0, kMostEstimate);
   }
   const auto again = plan_of(to_json(plan), Plan{});
-  RC_ASSERT(message_of(again) == "");
+  RC_ASSERT(complaint(again) == "");
   RC_ASSERT(*again == plan);
-  RC_ASSERT(message_of(check_plan(plan)) == "");
+  RC_ASSERT(complaint(check_plan(plan)) == "");
 }
 
 RC_GTEST_PROP(RuleJson, ReadsBackWhatItWrote, ()) {
@@ -255,9 +255,9 @@ RC_GTEST_PROP(RuleJson, ReadsBackWhatItWrote, ()) {
     if (!change.empty()) rule.types[any_name()] = change;
   }
   const auto again = rule_of(to_json(rule), UserRule{});
-  RC_ASSERT(message_of(again) == "");
+  RC_ASSERT(complaint(again) == "");
   RC_ASSERT(*again == rule);
-  RC_ASSERT(message_of(check_rule(rule)) == "");
+  RC_ASSERT(complaint(check_rule(rule)) == "");
 }
 
 }  // namespace

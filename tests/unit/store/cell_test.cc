@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "support/cells.h"
+#include "support/draws.h"
 
 namespace headgate::test {
 namespace {
@@ -28,7 +29,6 @@ rc::Gen<Size> any_size() {
       rc::gen::inRange<Units>(1, 60), rc::gen::inRange<std::int64_t>(10, 20'000), rc::gen::element<Units>(0, 0, 3, 20));
 }
 bool has_burst(Strategy strategy) { return strategy != Strategy::kLeakyBucket; }
-Nanos up_to(Nanos most) { return Nanos{*rc::gen::inRange<std::int64_t>(0, most.count() + 1)}; }
 
 class EveryCell : public testing::TestWithParam<Strategy> {};
 INSTANTIATE_TEST_SUITE_P(Cell, EveryCell, testing::ValuesIn(all_strategies()), StrategyName());

@@ -25,7 +25,6 @@ using store::LiveLimit;
 using store::MemoryStore;
 
 constexpr int kThreads = 4;
-std::string name_of(int key) { return "key-" + std::to_string(key); }
 
 // Runs the same in several threads that start together.
 void together(const std::function<void(int thread)>& act, int threads = kThreads) {

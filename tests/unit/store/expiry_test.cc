@@ -21,7 +21,6 @@ using store::LiveLimit;
 using store::MemoryStore;
 
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
-std::string name_of(std::size_t key) { return "key-" + std::to_string(key); }
 
 class EveryExpiry : public testing::TestWithParam<Strategy> {
  protected:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/cells.h"
+#include "support/draws.h"
 
 namespace headgate::test {
 namespace {
@@ -24,8 +25,6 @@ using store::Charge;
 using store::Effect;
 using store::LiveLimit;
 using store::MemoryStore;
-
-Nanos up_to(Nanos most) { return Nanos{*rc::gen::inRange<std::int64_t>(0, most.count() + 1)}; }
 
 // One live limit per strategy.
 class Limits {
@@ -74,8 +73,6 @@ class Oracle {
   const Limits& limits_;
   Cells cells_;
 };
-
-std::string name_of(int key) { return "key-" + std::to_string(key); }
 
 struct Plan {
   std::vector<Charge> charges;

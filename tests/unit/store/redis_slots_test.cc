@@ -22,10 +22,6 @@ using store::MemoryStore;
 using store::redis::kNoteLasts;
 using store::redis::RedisStore;
 
-constexpr std::array<Strategy, kStrategyCount> kAll{
-    Strategy::kTokenBucket, Strategy::kGcra,        Strategy::kSlidingWindow, Strategy::kSlidingWindowCounter,
-    Strategy::kFixedWindow, Strategy::kLeakyBucket, Strategy::kConcurrency,   Strategy::kQuota};
-
 // Carries everything but how plans end, once its server is lost.
 class Doomed final : public store::redis::Caller {
  public:
@@ -101,7 +97,7 @@ class Twin {
 };
 
 TEST_F(RedisSlots, AServerLostBeforeAPlanIsSettledLeavesNothingChargedAfterTwoSeconds) {
-  for (const Strategy strategy : kAll) {
+  for (const Strategy strategy : all_strategies()) {
     SCOPED_TRACE(std::string(to_string(strategy)));
     redis_.caller.ask({"FLUSHALL"});
     const LiveLimit live(core::compile(limit_of(strategy, {10, 100s})));
@@ -146,7 +142,7 @@ TEST_F(RedisSlots, OthersCountWhatIsNotYetSettled) {
 TEST_F(RedisSlots, APlanThatWasSettledStaysCharged) {
   std::deque<LiveLimit> limits;
   std::vector<Charge> plan;
-  for (const Strategy strategy : kAll) {
+  for (const Strategy strategy : all_strategies()) {
     limits.emplace_back(core::compile(limit_of(strategy, {10, 100s})));
     plan.push_back(of(limits.back(), 2, to_string(strategy)));
   }
@@ -160,7 +156,7 @@ TEST_F(RedisSlots, APlanThatWasSettledStaysCharged) {
 TEST_F(RedisSlots, WhereOneSlotHasNoRoomTheOthersGetBackWhatTheyWereCharged) {
   const LiveLimit full(core::compile(sliding_window(1, 100s)));
   ASSERT_EQ(ask({of(full, 1, "full")}, kStart).wait, Nanos{0});
-  for (const Strategy strategy : kAll) {
+  for (const Strategy strategy : all_strategies()) {
     SCOPED_TRACE(std::string(to_string(strategy)));
     const LiveLimit live(core::compile(limit_of(strategy, {10, 100s})));
     const std::vector<Charge> plan{of(live, 2, to_string(strategy)), of(full, 1, "full")};

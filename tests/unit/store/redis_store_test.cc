@@ -16,10 +16,6 @@ using store::Charge;
 using store::Effect;
 using store::LiveLimit;
 
-constexpr std::array<Strategy, kStrategyCount> kAll{
-    Strategy::kTokenBucket, Strategy::kGcra,        Strategy::kSlidingWindow, Strategy::kSlidingWindowCounter,
-    Strategy::kFixedWindow, Strategy::kLeakyBucket, Strategy::kConcurrency,   Strategy::kQuota};
-
 Charge charge_of(const LiveLimit& live, Units cost = 1, std::string_view name = "key") {
   Charge charge;
   charge.key = base::hash128(name, 1);
@@ -47,7 +43,7 @@ TEST(RedisStore, TakesOneRoundTripForAPlan) {
   RedisCells redis;
   std::deque<LiveLimit> limits;
   std::vector<Charge> charges;
-  for (const Strategy strategy : kAll) {
+  for (const Strategy strategy : all_strategies()) {
     limits.emplace_back(core::compile(limit_of(strategy, {})));
     charges.push_back(charge_of(limits.back(), 1, to_string(strategy)));
   }
@@ -77,7 +73,7 @@ TEST(RedisStore, KeepsALargeWindowInTwelveBytesAUnit) {
 }
 
 TEST(RedisStore, LetsIdleKeysVanish) {
-  for (const Strategy strategy : kAll) {
+  for (const Strategy strategy : all_strategies()) {
     SCOPED_TRACE(to_string(strategy));
     RedisCells redis;
     LiveLimit live(core::compile(limit_of(strategy, {10, 10s})));
@@ -99,7 +95,7 @@ TEST(RedisStore, KeepsTheTtlOfAKeyWhileItReachesFarEnough) {
 }
 
 TEST(RedisStore, CarriesAChangedLimitOverAsTheMemoryStoreDoes) {
-  for (const Strategy strategy : kAll) {
+  for (const Strategy strategy : all_strategies()) {
     for (const OnChange how : {OnChange::kKeepFraction, OnChange::kKeepUnits, OnChange::kReset}) {
       SCOPED_TRACE(std::string(to_string(strategy)) + " " + std::to_string(static_cast<int>(how)));
       // What is held in Redis stays held: others hold it too.
@@ -128,7 +124,7 @@ TEST(RedisStore, CarriesAChangedLimitOverAsTheMemoryStoreDoes) {
 }
 
 TEST(RedisStore, TakesACellOfUnknownNumbersAsItStandsAndAsksOnceOnly) {
-  for (const Strategy strategy : kAll) {
+  for (const Strategy strategy : all_strategies()) {
     if (strategy == Strategy::kConcurrency) continue;  // what is held is held
     SCOPED_TRACE(to_string(strategy));
     RedisCells redis;
@@ -156,7 +152,7 @@ TEST(RedisStore, RefundsACellOfOtherNumbersThoughItsLimitIsGoneMeanwhile) {
 }
 
 TEST(RedisStore, NamesAKeyThatIsNotItsOwnAndChargesNothing) {
-  for (const Strategy strategy : kAll) {
+  for (const Strategy strategy : all_strategies()) {
     for (const bool text : {true, false}) {
       SCOPED_TRACE(std::string(to_string(strategy)) + (text ? " text" : " hash"));
       RedisCells redis;
@@ -242,7 +238,7 @@ TEST(RedisStore, GathersWhatIsAskedWhileOthersAreOnTheirWay) {
   SlowCaller slow(redis.caller);
   store::redis::RedisStore far(slow, {});
   std::deque<LiveLimit> limits;
-  for (const Strategy strategy : kAll) limits.emplace_back(core::compile(limit_of(strategy, {100, 100s})));
+  for (const Strategy strategy : all_strategies()) limits.emplace_back(core::compile(limit_of(strategy, {100, 100s})));
   constexpr std::size_t kPlans = 40;
   std::vector<std::array<Charge, 2>> plans(kPlans);
   std::vector<std::array<core::Outcome, 2>> outcomes(kPlans);

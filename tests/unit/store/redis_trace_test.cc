@@ -19,9 +19,9 @@ struct Habits {
 };
 
 // A random course of asks, refunds and releases; stops at the first difference.
-class Trace {
+class Course {
  public:
-  Trace(std::uint32_t seed, Habits habits) : random_(seed), habits_(habits), memory_({.seed = 1}) {
+  Course(std::uint32_t seed, Habits habits) : random_(seed), habits_(habits), memory_({.seed = 1}) {
     const int limits = habits.clock_back ? 1 : static_cast<int>(pick(1, 4));
     for (int i = 0; i < limits; ++i) limits_.emplace_back(core::compile(some_limit()));
   }
@@ -156,7 +156,7 @@ void run_traces(std::uint32_t first_seed, int count, Habits habits) {
   for (int i = 0; i < count && !::testing::Test::HasFailure(); ++i) {
     const std::uint32_t seed = first_seed + static_cast<std::uint32_t>(i);
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Trace(seed, habits).run();
+    Course(seed, habits).run();
   }
 }
 
