@@ -8,6 +8,11 @@
 #include <optional>
 #include <vector>
 
+#if __has_include(<google/protobuf/stubs/logging.h>)
+#include <google/protobuf/stubs/logging.h>
+#define HEADGATE_PROTOBUF_HAS_LOG_HANDLER
+#endif
+
 #include "api/ratelimit_answer.h"
 #include "engine/check_problem.h"
 
@@ -40,6 +45,14 @@ constexpr std::array<EntryField, 7> kFields{{{"agent", &Check::agent},
                                              {"tenant", &Check::tenant},
                                              {"context", &Check::context},
                                              {"resource", &Check::resource}}};
+
+// Protobuf has a line for standard error, where the log is, for every text that is no UTF-8: then any client could fill
+// it. Versions from 22 on log by Abseil, and have no such switch.
+void silence_protobuf() {
+#ifdef HEADGATE_PROTOBUF_HAS_LOG_HANDLER
+  [[maybe_unused]] static auto* const kBefore = google::protobuf::SetLogHandler(nullptr);
+#endif
+}
 
 // A status and what to say with it. Refused this way, a request has charged nothing.
 struct Refused {
@@ -424,6 +437,7 @@ class RateLimitService final : public net::GrpcHandler {
 }  // namespace
 
 std::unique_ptr<net::GrpcHandler> make_ratelimit_service(const Service& service) {
+  silence_protobuf();
   return std::make_unique<RateLimitService>(service);
 }
 

@@ -264,6 +264,14 @@ TEST_F(RateLimitService, RefusesWhatIsNoQuestion) {
   EXPECT_EQ(call("/envoy.service.ratelimit.v3.RateLimitService/Other", "").status, GrpcStatus::kUnimplemented);
 }
 
+TEST_F(RateLimitService, NobodyFillsTheLogWithTextThatIsNoUtf8) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(call("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "\x0a\x02\xff\xff").status,
+            GrpcStatus::kInvalidArgument);
+  EXPECT_EQ(call("/grpc.health.v1.Health/Check", "\x0a\x02\xff\xff").status, GrpcStatus::kInvalidArgument);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(RateLimitService, NeedsAGoodTokenWhereOneIsRequired) {
   serve(kEnvoyDocument, Auth::kRequired);
   const Request buy = request_of({{"path", "/buy"}});
