@@ -14,6 +14,7 @@
 #include "engine/event.h"
 #include "policy/node.h"
 #include "server/config_keys.h"
+#include "store/redis/url.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has no header for it
 
@@ -50,6 +51,8 @@ class Reader {
   void check_listeners();
   void check_tls();
   void check_store();
+  void check_store_tls();
+  void check_sentinels();
   void check_exists(const std::string& path, const std::string& file);
   void check_webhook();
 
@@ -273,6 +276,40 @@ void Reader::check_webhook() {
   }
 }
 
+// Without a URL cells are in memory, and what is said of Redis does no harm.
+void Reader::check_store_tls() {
+  const StoreConfig& store = config_.store;
+  const std::array<std::pair<const char*, const std::string*>, 4> keys{{{"store.ca", &store.ca},
+                                                                        {"store.cert", &store.cert},
+                                                                        {"store.key", &store.key},
+                                                                        {"store.server_name", &store.server_name}}};
+  const auto url = store::redis::parse_url(store.url);
+  for (const auto& [path, text] : keys) {
+    if (text->empty() || !url || url->tls) continue;
+    problem_with(path, "goes with a store.url over TLS, rediss://, and this one is not");
+  }
+  if (store.cert.empty() && !store.key.empty()) problem_with("store.key", "goes with store.cert, which is missing");
+  if (!store.cert.empty() && store.key.empty()) problem_with("store.cert", "goes with store.key, which is missing");
+  check_exists("store.ca", store.ca);
+  check_exists("store.cert", store.cert);
+  check_exists("store.key", store.key);
+}
+
+void Reader::check_sentinels() {
+  const StoreConfig& store = config_.store;
+  const std::array<std::pair<const char*, const std::string*>, 2> keys{
+      {{"store.sentinel_user", &store.sentinel_user}, {"store.sentinel_password", &store.sentinel_password}}};
+  const auto url = store::redis::parse_url(store.url);
+  if (!url) return;
+  for (const auto& [path, text] : keys) {
+    if (text->empty() || url->kind == store::redis::Url::Kind::kSentinel) continue;
+    problem_with(path, "goes with a store.url of sentinels, redis+sentinel://, and this one is not");
+  }
+  if (!store.sentinel_user.empty() && store.sentinel_password.empty()) {
+    problem_with("store.sentinel_user", "goes with store.sentinel_password, which is missing");
+  }
+}
+
 void Reader::check_store() {
   const StoreConfig& store = config_.store;
   if (store.kind == StoreKind::kRedis && store.url.empty()) {
@@ -281,7 +318,8 @@ void Reader::check_store() {
   if (store.kind != StoreKind::kRedis && !store.url.empty()) {
     problem_with("store.url", "goes with store.kind: redis, which is not set");
   }
-  check_exists("store.ca", store.ca);
+  check_store_tls();
+  check_sentinels();
   const auto is_name = [](std::string_view text, std::string_view also) {
     return text.size() <= 64 && std::all_of(text.begin(), text.end(), [&](char c) {
              return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||

@@ -53,6 +53,14 @@ ConfigKey text_key(std::string path, std::string doc, Member member) {
   return key;
 }
 
+// Text that is not for eyes, whatever it is.
+template <class Member>
+ConfigKey secret_key(std::string path, std::string doc, Member member) {
+  ConfigKey key = text_key(std::move(path), std::move(doc), member);
+  key.is_secret = [](const Config&) { return true; };
+  return key;
+}
+
 template <class Member>
 ConfigKey address_key(std::string path, std::string doc, Member member) {
   ConfigKey key = text_key(std::move(path), std::move(doc), member);
@@ -290,6 +298,22 @@ std::vector<ConfigKey> make_keys() {
   add(store_url_key());
   add(text_key("store.ca", "With rediss://: certificates of the authorities to believe, in PEM. Empty: the system's.",
                HEADGATE_MEMBER(store.ca)));
+  add(text_key("store.cert",
+               "With rediss://: the certificate to show to a Redis that wants one, with its chain, in PEM.\n"
+               "Empty: none.",
+               HEADGATE_MEMBER(store.cert)));
+  add(text_key("store.key", "Its key, in PEM, without a passphrase.", HEADGATE_MEMBER(store.key)));
+  add(text_key("store.server_name",
+               "With rediss://: the name or address that Redis's certificate must be for. Empty: as in store.url.",
+               HEADGATE_MEMBER(store.server_name)));
+  add(text_key("store.sentinel_user",
+               "With redis+sentinel://: who signs in to the sentinels, with sentinel_password.\n"
+               "Empty: the default user.",
+               HEADGATE_MEMBER(store.sentinel_user)));
+  add(secret_key("store.sentinel_password",
+                 "With redis+sentinel://: the sentinels' own password. Empty: that of store.url, if they want one.\n"
+                 "Better given as a variable.",
+                 HEADGATE_MEMBER(store.sentinel_password)));
   add(text_key("store.prefix", "With redis: what all keys begin with; servers with another prefix share nothing.",
                HEADGATE_MEMBER(store.prefix)));
   add(duration_key("store.deadline", "With redis: how long a check waits for it at most.", {1ms, 10s},
@@ -363,12 +387,10 @@ std::vector<ConfigKey> make_keys() {
                             {{"text", LogFormat::kText}, {"json", LogFormat::kJson}}, HEADGATE_MEMBER(log.format)));
 
   add(webhook_url_key());
-  ConfigKey secret = text_key("webhook.secret",
-                              "Signs each post: X-Headgate-Signature is sha256= and the HMAC-SHA256, in hexadecimal,\n"
-                              "of X-Headgate-Timestamp, a dot and the body. Better given as a variable.",
-                              HEADGATE_MEMBER(webhook.secret));
-  secret.is_secret = [](const Config&) { return true; };
-  add(std::move(secret));
+  add(secret_key("webhook.secret",
+                 "Signs each post: X-Headgate-Signature is sha256= and the HMAC-SHA256, in hexadecimal,\n"
+                 "of X-Headgate-Timestamp, a dot and the body. Better given as a variable.",
+                 HEADGATE_MEMBER(webhook.secret)));
   add(list_key("webhook.kinds",
                "Which notices: escalation, sustained_abuse, emergency, ... Empty: all but those that single checks\n"
                "bring about (violation, exceeded, monitored, warning, lease_expired).",

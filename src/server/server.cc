@@ -59,8 +59,10 @@ void make_room_for(std::size_t connections) {
   (void)::setrlimit(RLIMIT_NOFILE, &files);
   (void)::getrlimit(RLIMIT_NOFILE, &files);
   if (files.rlim_cur >= wanted) return;
-  log(LogLevel::kWarn, "fewer files may be open than connections are wanted",
-      {{"connections", static_cast<std::int64_t>(connections)}, {"files", static_cast<std::int64_t>(files.rlim_cur)}});
+  log(LogLevel::kWarn, "the system allows too few open files for so many connections; raise ulimit -n",
+      {{"connections", static_cast<std::int64_t>(connections)},
+       {"files_needed", static_cast<std::int64_t>(wanted)},
+       {"files_allowed", static_cast<std::int64_t>(files.rlim_cur)}});
 }
 
 Result<void> make_data(const std::string& data) {

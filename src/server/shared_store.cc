@@ -44,7 +44,9 @@ Result<std::unique_ptr<SharedStore>> SharedStore::open(const StoreConfig& config
   if (!url) return Error{url.error().code, "store.url: " + url.error().message};
   store::redis::Options options;
   options.url = *std::move(url);
-  options.tls.ca_file = config.ca;
+  options.tls = {config.ca, config.cert, config.key, config.server_name};
+  options.sentinel_user = config.sentinel_user;
+  if (!config.sentinel_password.empty()) options.sentinel_password = config.sentinel_password;
   options.deadline = config.deadline;
   std::unique_ptr<SharedStore> made(new SharedStore(config, notices, clock));
   const bool cluster = options.url.kind == store::redis::Url::Kind::kCluster;

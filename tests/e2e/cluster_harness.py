@@ -35,7 +35,7 @@ class Redis:
     def answers(self):
         with contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError), self.client() as client:
             try:
-                return client.ping()
+                return client.info("server")["process_id"] == self.program.process.pid and client.ping()
             except redis.AuthenticationError:
                 return True
         return False
@@ -59,9 +59,6 @@ class Redis:
     def zrange(self, *arguments, **options):
         with self.client() as client:
             return client.zrange(*arguments, **options)
-
-    def option(self, name):
-        return self.command[self.command.index(f"--{name}") + 1]
 
     def info(self):
         with self.client() as client:
@@ -296,14 +293,14 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def sentinel(port, master_port):
-    """One whose word alone counts, half a second after it last heard of the master."""
+def sentinel(port, master_port, *lines):
+    """One whose word alone counts, half a second after it last heard of the master; with more lines of configuration."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "sentinel.conf"
         path.write_text(f"port {port}\ndir {folder}\n"
                         f"sentinel monitor main 127.0.0.1 {master_port} 1\n"
                         "sentinel down-after-milliseconds main 500\n"
-                        "sentinel failover-timeout main 2000\n")
+                        "sentinel failover-timeout main 2000\n" + "".join(f"{line}\n" for line in lines))
         with harness.Program(["redis-server", path, "--sentinel"], port) as program:
             yield program
 
@@ -312,9 +309,7 @@ def sentinel(port, master_port):
 def cluster(count):
     """So many masters, which share the slots evenly."""
     with contextlib.ExitStack() as stack:
-        # Its bus would be 10,000 above its port, which may be beyond the last one.
-        servers = [stack.enter_context(Redis("--cluster-enabled", "yes", "--cluster-port", str(harness.free_port())))
-                   for _ in range(count)]
+        servers = [stack.enter_context(Redis("--cluster-enabled", "yes")) for _ in range(count)]
         join(servers)
         yield servers
 
@@ -326,6 +321,6 @@ def join(servers):
         server.do("CLUSTER", "ADDSLOTSRANGE", i * share, last)
         server.do("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
         if i > 0:
-            server.do("CLUSTER", "MEET", "127.0.0.1", servers[0].port, servers[0].option("cluster-port"))
+            server.do("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
     for server in servers:
         harness.wait_until(lambda s=server: s.cluster_state() == ("ok", str(len(servers))), "a cluster that is whole")

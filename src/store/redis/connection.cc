@@ -72,6 +72,9 @@ void Connection::lose(std::string_view kind, const std::string& why) {
   owner_.on_lost(*this, kind, error, requests);
 }
 
+// What TLS has against it does not pass by itself, as a connection that is merely lost may.
+void Connection::lose_stream() { lose(stream_.failed_in_tls() ? "TLS" : "", stream_.why()); }
+
 Nanos Connection::tick(Nanos now) {
   if (phase_ == Phase::kResolving && lookup_->done()) {
     addresses_ = lookup_->addresses();
@@ -235,7 +238,7 @@ void Connection::read() {
       case Stream::Moved::kWantRead: return;
       case Stream::Moved::kWantWrite: return want(EPOLLIN | EPOLLOUT);
       case Stream::Moved::kEnded: return lose({}, "it closed the connection");
-      case Stream::Moved::kFailed: return lose({}, stream_.why());
+      case Stream::Moved::kFailed: return lose_stream();
     }
     reader_.feed(loop_.buffer(), count);
     while (!closed()) {
@@ -302,7 +305,7 @@ void Connection::flush() {
       case Stream::Moved::kWantRead:
       case Stream::Moved::kWantWrite: return want(EPOLLIN | EPOLLOUT);
       case Stream::Moved::kEnded:
-      case Stream::Moved::kFailed: return lose({}, stream_.why());
+      case Stream::Moved::kFailed: return lose_stream();
     }
     out_sent_ += count;
     if (out_sent_ >= kGatherBytes || out_sent_ == out_.size()) {

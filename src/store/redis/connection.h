@@ -90,6 +90,7 @@ class Connection final : public Watcher {
   void want(std::uint32_t events);
   void lose(std::string_view kind, const std::string& why);
   void lose_waiting();
+  void lose_stream();
   void lose_at_greeting(const redisReply& reply);
 
   Loop& loop_;

@@ -27,6 +27,7 @@ struct Options {
   std::size_t max_outstanding = 65'536;                 // calls without an answer; more are refused
   unsigned connections = 1;                             // to each server
   std::size_t max_reply_bytes = std::size_t{16} << 20;  // a longer reply ends the connection
+  std::string sentinel_user;                            // with a password; empty: the default user
   std::optional<std::string> sentinel_password;         // empty: none; nothing: as the URL says, if a sentinel wants it
 };
 

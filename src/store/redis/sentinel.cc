@@ -81,7 +81,7 @@ class SentinelTopology final : public Topology, public Connection::Owner {
 };
 
 Greeting greeting_of(const Options& options) {
-  if (options.sentinel_password) return {{}, *options.sentinel_password, 0, false, false};
+  if (options.sentinel_password) return {options.sentinel_user, *options.sentinel_password, 0, false, false};
   return {options.url.user, options.url.password, 0, false, true};
 }
 

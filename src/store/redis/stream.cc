@@ -27,9 +27,15 @@ std::string errno_text(int error) {
   return text;
 }
 
+std::string tls_text(unsigned long error, std::string_view otherwise) {
+  if (ERR_SYSTEM_ERROR(error)) return errno_text(ERR_GET_REASON(error));
+  const char* reason = ERR_reason_error_string(error);
+  return std::string(reason != nullptr ? reason : otherwise);
+}
+
+// The first of OpenSSL's errors is the cause; the others tell who passed it on.
 Error tls_file_error(std::string_view what, const std::string& file) {
-  const char* reason = ERR_reason_error_string(ERR_peek_last_error());
-  Error error{ErrorCode::kIo, fmt::format("redis tls: {} {}: {}", what, file, reason != nullptr ? reason : "unusable")};
+  Error error{ErrorCode::kIo, fmt::format("redis tls: {} {}: {}", what, file, tls_text(ERR_peek_error(), "unusable"))};
   ERR_clear_error();
   return error;
 }
@@ -242,6 +248,7 @@ Stream::Moved Stream::write(const char* data, std::size_t size, std::size_t& cou
     const int sent = SSL_write(ssl_.get(), data, clamped(size));
     result = sent;
     moved = outcome(sent);
+    if (moved == Moved::kFailed) hear_why();
   } else {
     result = ::send(fd(), data, size, MSG_NOSIGNAL);
     moved = outcome_of_socket(result);
@@ -251,6 +258,17 @@ Stream::Moved Stream::write(const char* data, std::size_t size, std::size_t& cou
   return moved;
 }
 
+// Who refuses our certificate says so and hangs up, with TLS 1.3 when the handshake is done for us: the next write
+// fails, and what was said is still to be read.
+void Stream::hear_why() noexcept {
+  if (tls_error_ != 0) return;
+  const int error = error_;
+  char ignored = 0;
+  ERR_clear_error();
+  static_cast<void>(outcome(SSL_read(ssl_.get(), &ignored, 1)));
+  if (tls_error_ == 0) error_ = error;
+}
+
 void Stream::close() noexcept {
   ssl_.reset();
   socket_ = base::Descriptor();
@@ -258,9 +276,7 @@ void Stream::close() noexcept {
 
 std::string Stream::why() const {
   if (tls_error_ == 0) return error_ != 0 ? errno_text(error_) : "the connection ended";
-  std::string text = "TLS: ";
-  const char* reason = ERR_reason_error_string(tls_error_);
-  text += reason != nullptr ? reason : "handshake failed";
+  std::string text = "TLS: " + tls_text(tls_error_, "handshake failed");
   if (ssl_ != nullptr) {
     if (const long verdict = SSL_get_verify_result(ssl_.get()); verdict != X509_V_OK) {
       text += fmt::format(" ({})", X509_verify_cert_error_string(verdict));

@@ -89,6 +89,7 @@ class Stream {
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
   [[nodiscard]] std::string why() const;  // what failed last
+  [[nodiscard]] bool failed_in_tls() const noexcept { return tls_error_ != 0; }
 
  private:
   struct Free {
@@ -96,6 +97,7 @@ class Stream {
   };
   [[nodiscard]] Moved outcome(int result) noexcept;
   [[nodiscard]] Moved outcome_of_socket(ssize_t result) noexcept;
+  void hear_why() noexcept;
 
   base::Descriptor socket_;
   std::unique_ptr<SSL, Free> ssl_;

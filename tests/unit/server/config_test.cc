@@ -1,5 +1,6 @@
 #include "server/config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -187,10 +188,62 @@ TEST_F(ConfigTest, TheSharedStoresNamesAreChecked) {
   const std::string url = "store: {kind: redis, url: \"redis://h\", ";
   EXPECT_THAT(wrong(url + "node: \"a b\"}\n"), HasSubstr("store.node: must be at most 64 letters"));
   EXPECT_THAT(wrong(url + "prefix: \"{x}\"}\n"), HasSubstr("store.prefix: must be 1 to 64 letters"));
-  EXPECT_THAT(wrong(url + "ca: /nowhere/ca}\n"), HasSubstr("store.ca: there is no file /nowhere/ca"));
+  EXPECT_THAT(wrong("store: {kind: redis, url: \"rediss://h\", ca: /nowhere/ca}\n"),
+              HasSubstr("store.ca: there is no file /nowhere/ca"));
   const std::string bad = wrong("store: {kind: redis, url: \"redis://u:s3cret@:x\"}\n");
   EXPECT_THAT(bad, HasSubstr("store.url: "));
   EXPECT_EQ(bad.find("s3cret"), std::string::npos);
+}
+
+TEST_F(ConfigTest, ACertificateForRedisGoesWithItsKeyAndWithTls) {
+  const std::string pem = folder.file("pem");
+  test::write_bytes(pem, "x");
+  const std::string tls = "store: {kind: redis, url: \"rediss+cluster://h\", ";
+  const Config config =
+      read(file(tls + "ca: " + pem + ", cert: " + pem + ", key: " + pem + ", server_name: redis.internal}\n"));
+  EXPECT_EQ(config.store.ca, pem);
+  EXPECT_EQ(config.store.cert, pem);
+  EXPECT_EQ(config.store.key, pem);
+  EXPECT_EQ(config.store.server_name, "redis.internal");
+  EXPECT_EQ(wrong(tls + "cert: " + pem + "}\n"), "F:1:55: store.cert: goes with store.key, which is missing");
+  EXPECT_EQ(wrong(tls + "key: " + pem + "}\n"), "F:1:54: store.key: goes with store.cert, which is missing");
+  EXPECT_EQ(wrong(tls + "cert: " + pem + ", key: /nowhere/key}\n"),
+            fmt::format("F:1:{}: store.key: there is no file /nowhere/key", 55 + pem.size() + 7));
+  EXPECT_EQ(wrong(tls + "cert: /nowhere/cert, key: " + pem + "}\n"),
+            "F:1:55: store.cert: there is no file /nowhere/cert");
+  for (const std::string key : {"ca", "cert", "key", "server_name"}) {
+    for (const std::string url : {"redis://h", "redis+sentinel://h/main", "unix:///run/redis.sock"}) {
+      EXPECT_THAT(wrong("store: {kind: redis, url: \"" + url + "\", " + key + ": " + pem + "}\n"),
+                  HasSubstr("store." + key + ": goes with a store.url over TLS, rediss://, and this one is not"));
+    }
+  }
+}
+
+TEST_F(ConfigTest, APasswordOfSentinelsGoesWithSentinelsAndIsNotShown) {
+  const std::string sentinels = "store: {kind: redis, url: \"redis+sentinel://:data@h/main\", ";
+  const Config config = read(file(sentinels + "sentinel_user: watcher, sentinel_password: s3cret}\n"));
+  EXPECT_EQ(config.store.sentinel_user, "watcher");
+  EXPECT_EQ(config.store.sentinel_password, "s3cret");
+  EXPECT_EQ(print_config(config).find("s3cret"), std::string::npos);
+  EXPECT_THAT(print_config(config), HasSubstr("  # sentinel_password is set, and not shown "));
+  EXPECT_EQ(read(environment({{"HEADGATE_STORE_KIND", "redis"},
+                              {"HEADGATE_STORE_URL", "rediss+sentinel://h/main"},
+                              {"HEADGATE_STORE_SENTINEL_PASSWORD", "s3cret"}}))
+                .store.sentinel_password,
+            "s3cret");
+  EXPECT_EQ(wrong(sentinels + "sentinel_user: watcher}\n"),
+            "F:1:75: store.sentinel_user: goes with store.sentinel_password, which is missing");
+  EXPECT_EQ(wrong(sentinels + "sentinel_password: [s3cret]}\n"),
+            "F:1:79: store.sentinel_password: must be text, got something else");
+  for (const std::string url : {"redis://h", "rediss+cluster://h"}) {
+    const std::string all =
+        wrong("store: {kind: redis, url: \"" + url + "\", sentinel_user: u, sentinel_password: s3cret}\n");
+    for (const std::string key : {"user", "password"}) {
+      EXPECT_THAT(all, HasSubstr("store.sentinel_" + key +
+                                 ": goes with a store.url of sentinels, redis+sentinel://, and this one is not"));
+    }
+    EXPECT_EQ(all.find("s3cret"), std::string::npos);
+  }
 }
 
 TEST_F(ConfigTest, SaysWhatMustHoldAndWhatCame) {
@@ -288,7 +341,9 @@ Config unusual(const test::TempFolder& folder) {
   config.tls = {file, file, file};
   config.database = "sqlite:/x.db";
   config.durability = state::Durability::kSync;
-  config.store.ca = file;
+  config.store.ca = config.store.cert = config.store.key = file;
+  config.store.server_name = "redis.internal";
+  config.store.sentinel_user = "u";
   config.store.prefix = "p:";
   config.store.node = "n";
   config.store.deadline = 1s;

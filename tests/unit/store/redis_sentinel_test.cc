@@ -67,6 +67,22 @@ TEST(RedisSentinel, SignsInToSentinelsThatWantAPasswordAndToThoseThatDoNot) {
   }
 }
 
+TEST(RedisSentinel, SignsInToSentinelsAsAUserOfTheirOwn) {
+  RedisServer master({"--requirepass", "pw"});
+  const auto sentinel = sentinel_of(
+      master, {"sentinel auth-pass mymaster pw", "user default off", "user watcher on >watching ~* &* +@all"});
+  Options options = options_for("redis+sentinel://:pw@" + sentinel->address() + "/mymaster");
+  options.sentinel_user = "watcher";
+  options.sentinel_password = "watching";
+  const auto client = client_for(options);
+  ASSERT_TRUE(client->wait_until_up(10s)) << client->why();
+  EXPECT_EQ(ask(*client, {"PING"}).text, "PONG");
+  options.sentinel_user.clear();
+  const auto nobody = client_for(options);
+  ASSERT_TRUE(eventually([&] { return nobody->state() == State::kDown; }));
+  EXPECT_THAT(nobody->why(), HasSubstr("WRONGPASS"));
+}
+
 TEST(RedisSentinel, SaysThatTheyKnowNoSuchMaster) {
   RedisServer master;
   const auto sentinel = sentinel_of(master);

@@ -105,8 +105,11 @@ TEST_F(RedisTls, BelievesOnlyACertificateForTheHostItAsked) {
 TEST_F(RedisTls, ShowsItsCertificateToAServerThatWantsOne) {
   const auto redis_server = server("yes");
   Options wanted = options();
-  const auto without = client_for(wanted);
+  Witness witness;
+  const auto without = client_for(wanted, &witness);
   ASSERT_TRUE(eventually([&] { return without->state() == State::kDown; }));
+  EXPECT_THAT(without->why(), HasSubstr("certificate required"));
+  EXPECT_EQ(witness.told("TLS"), 1);
   wanted.tls.cert_file = file("redis.crt");
   wanted.tls.key_file = file("redis.key");
   const auto client = client_for(wanted);
