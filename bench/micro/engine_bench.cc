@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <functional>
 #include <latch>
 #include <numeric>
@@ -118,8 +119,12 @@ void measure(Contender& contender, std::size_t calls) {
 
 class EngineContender {
  public:
-  // `quotas`: each check takes from a day, a week and a month of the agent's, too.
-  explicit EngineContender(std::size_t policies, bool quotas = false) : engine_({.clock = &clock_}), quotas_(quotas) {
+  enum class Kind : std::uint8_t {
+    kPlain,
+    kQuotas,  // each check takes from a day, a week and a month of the agent's, too
+    kFresh,   // each check has an argument of its own: nothing that was remembered of others helps
+  };
+  explicit EngineContender(std::size_t policies, Kind kind = Kind::kPlain) : engine_({.clock = &clock_}), kind_(kind) {
     for (const Period period : {Period::kDay, Period::kWeek, Period::kMonth}) {
       limits_.push_back(engine_.allowance_limit(*Limit::quota({.limit = 1'000'000'000, .period = period})));
     }
@@ -133,8 +138,15 @@ class EngineContender {
     for (std::size_t i = 0; i < calls; ++i) {
       now_ += kTick;
       Check check = the_check(turn_++);
+      std::array<char, 16> digits;
+      Attribute argument{"componentType", std::string_view()};
+      if (kind_ == Kind::kFresh) {
+        const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), turn_).ptr;
+        argument.value.text = {digits.data(), static_cast<std::size_t>(end - digits.data())};
+        check.attributes = {&argument, 1};
+      }
       Allowances allowances;
-      if (quotas_) {
+      if (kind_ == Kind::kQuotas) {
         const base::Hash128 whose =
             engine_.allowance_cell(std::array<std::string_view, 2>{check.agent, check.operation});
         for (const engine::WorkingLimit* limit : limits_) {
@@ -157,7 +169,7 @@ class EngineContender {
  private:
   ManualClock clock_{kStart};
   engine::Engine engine_;
-  const bool quotas_;
+  const Kind kind_;
   std::vector<const engine::WorkingLimit*> limits_;
   Nanos now_ = kStart;
   std::size_t denied_ = 0;
@@ -216,7 +228,8 @@ void run(bool quick) {
   Nanos limiter_now = kStart;
   EngineContender hundred(100);
   EngineContender ten_thousand(10'000);
-  EngineContender with_quotas(100, true);
+  EngineContender with_quotas(100, EngineContender::Kind::kQuotas);
+  EngineContender fresh(100, EngineContender::Kind::kFresh);
   std::vector<Contender> contenders;
   const auto take = [&](std::string_view key) {
     limiter_now += kTick;
@@ -229,6 +242,7 @@ void run(bool quick) {
   contenders.push_back({"engine, 3 of 100 policies match", std::ref(hundred)});
   contenders.push_back({"engine, 3 of 10,000 policies match", std::ref(ten_thousand)});
   contenders.push_back({"engine, 3 of 100 policies match, with quotas by day, week and month", std::ref(with_quotas)});
+  contenders.push_back({"engine, 3 of 100 policies match, and no check is like another", std::ref(fresh)});
   contenders.push_back({"library, try_acquire on one hot key", [&](std::size_t n) {
                           for (std::size_t i = 0; i < n; ++i) take("agent-000000000000001");
                         }});

@@ -23,4 +23,12 @@ namespace headgate::base {
   return size == 0 || std::memcmp(a.data(), b.data(), size) == 0;
 }
 
+// One bit of 64: texts that differ mostly have bits that do.
+[[nodiscard]] constexpr std::uint64_t hint_of(std::string_view text) noexcept {
+  if (text.empty()) return 1;
+  const auto first = static_cast<unsigned char>(text.front());
+  const auto last = static_cast<unsigned char>(text.back());
+  return std::uint64_t{1} << ((first * 5U + last * 3U + text.size()) & 63U);
+}
+
 }  // namespace headgate::base

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -26,25 +27,36 @@ std::string too_long(const std::string& what, std::size_t size) {
   return fmt::format("{} must be at most {} bytes long, got {}", what, kMaxNameBytes, size);
 }
 
+bool names_fit(const Check& check) noexcept {
+  const auto fits = [](std::string_view name) { return name.size() <= kMaxNameBytes; };
+  return std::all_of(std::begin(kFields), std::end(kFields),
+                     [&](const auto& each) { return fits(check.*each.second); }) &&
+         std::all_of(check.attributes.begin(), check.attributes.end(),
+                     [&](const Attribute& each) { return fits(each.name) && fits(each.value.text); }) &&
+         std::all_of(check.costs.begin(), check.costs.end(), [&](const Cost& each) { return fits(each.unit); });
+}
+
 }  // namespace
 
 bool is_fine(const Check& check) noexcept {
   if (check.operation.empty() || check.attributes.size() > kMaxAttributes || check.costs.size() > kMaxCosts)
     return false;
-  std::size_t longest =
-      std::max({check.operation.size(), check.agent.size(), check.session.size(), check.user.size(),
-                check.tenant.size(), check.plan.size(), check.channel.size(), check.ip.size(), check.context.size(),
-                check.resource.size(), check.parent_session.size(), check.parent_agent.size()});
+  // All bits of all sizes: below a power of two if, and only if, each of them is.
+  static_assert(std::has_single_bit(kMaxNameBytes));
+  std::size_t sizes = check.operation.size() | check.agent.size() | check.session.size() | check.user.size() |
+                      check.tenant.size() | check.plan.size() | check.channel.size() | check.ip.size() |
+                      check.context.size() | check.resource.size() | check.parent_session.size() |
+                      check.parent_agent.size();
   for (const Attribute& attribute : check.attributes) {
     if (attribute.name.empty()) return false;
-    longest = std::max({longest, attribute.name.size(), attribute.value.text.size()});
+    sizes |= attribute.name.size() | attribute.value.text.size();
     if (attribute.value.kind == Value::Kind::kNumber && !std::isfinite(attribute.value.number)) return false;
   }
   for (const Cost& cost : check.costs) {
     if (cost.unit.empty() || !(cost.amount >= 0) || cost.amount > kMaxCost) return false;
-    longest = std::max(longest, cost.unit.size());
+    sizes |= cost.unit.size();
   }
-  return longest <= kMaxNameBytes && check.max_wait >= Nanos{0};
+  return (sizes < kMaxNameBytes || names_fit(check)) && check.max_wait >= Nanos{0};
 }
 
 std::string problem_of(const Check& check) {

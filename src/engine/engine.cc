@@ -3,18 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "engine/check_problem.h"
 #include "engine/plan.h"
-#include "engine/side.h"
 
 namespace headgate::engine {
 
 using policy::Dimension;
 using policy::Fields;
-using store::Charge;
 using store::Effect;
 
 namespace {
@@ -26,111 +23,7 @@ std::string_view subject_of(const Check& check) noexcept {
   return check.ip.empty() ? std::string_view("(unidentified)") : check.ip;
 }
 
-// So much of a cell's units; fractions of one are rounded up, but not what only a double's noise has put there.
-Units units_of(double amount, double scale) noexcept {
-  if (amount == 1 && scale == 1) [[likely]]
-    return 1;
-  const double exact = amount * scale;
-  if (exact < 1e15) {
-    const auto whole = static_cast<Units>(exact);
-    if (static_cast<double>(whole) == exact) return whole;
-  }
-  const double near = std::round(exact);
-  const double rounded = std::abs(exact - near) <= 1e-6 * std::max(1.0, exact) ? near : std::ceil(exact);
-  constexpr double kMost = 9e18;
-  return rounded >= kMost ? std::numeric_limits<Units>::max() : static_cast<Units>(rounded);
-}
-
-base::Hash128 part_hash(const policy::KeyPart& part, Fields& fields) noexcept {
-  if (part.dimension == Dimension::kAttribute) return fields.hash(fields.attribute(part.attribute));
-  return fields.hash(part.dimension);
-}
-
-// The salt mixed with every part of the key in turn.
-base::Hash128 key_hash(const WorkingPolicy& working, base::Hash128 salt, Fields& fields) noexcept {
-  if (!working.attributes) {
-    for (std::uint64_t rest = working.key; rest != 0; rest >>= 4) {
-      salt = base::mix(salt, fields.hash(static_cast<Dimension>((rest & 15) - 1)));
-    }
-    return salt;
-  }
-  for (const policy::KeyPart& part : working.policy->key) salt = base::mix(salt, part_hash(part, fields));
-  return salt;
-}
-
 }  // namespace
-
-bool Engine::add_to_plan(const State& state, Fields& fields, const double* amounts, bool parent, Plan& plan,
-                         CheckDecision& decision) const {
-  policy::Matched matched;
-  state.rules->rules.match(fields, state.surroundings, matched);
-  if (matched.overflow()) return false;
-  bool room = true;
-  const bool overridden = !state.overrides->empty();
-  for (const std::uint32_t index : matched.policies()) {
-    const WorkingPolicy& working = state.rules->policies[index];
-    const double amount = amounts[working.unit];
-    if (amount < 0) continue;  // the check has no such cost
-    const Side side = side_of(working, fields);
-    Judged& judged = decision.judged.emplace_back();
-    judged.policy = index;
-    judged.first = static_cast<std::uint16_t>(plan.charges.size());
-    judged.strand = side.strand;
-    judged.counter = working.strands[side.strand].counter;
-    judged.enforced = side.enforced && working.enforced;
-    judged.soft = !judged.enforced || working.soft;
-    judged.parent = parent;
-    const Nanos patience = judged.enforced ? working.patience : Nanos{0};
-    plan.patience = std::max(plan.patience, patience);
-    const Units units = units_of(amount, working.scale);
-
-    const auto add = [&](const WorkingLimit& limit) {
-      const base::Hash128 cell = key_hash(working, limit.salt, fields);
-      store_.prefetch_way(cell);
-      if (parent) {
-        for (const Charge& own : plan.charges) {
-          if (own.key == cell) return;  // the parent's cell is the check's own
-        }
-      }
-      if (plan.charges.full()) {
-        room = false;
-        return;
-      }
-      const bool slots = limit.numbers->live.strategy() == Strategy::kConcurrency;
-      // In place: a charge that is built here and copied there is read before it has been written.
-      Charge& charge = plan.charges.emplace_back();
-      charge.key = cell;
-      charge.limit = &limit.numbers->live;
-      charge.cost = slots && working.scale != 1 ? 1 : units;
-      charge.soft = judged.soft;
-      charge.counted = plan.charges.size() == 1;
-      charge.patience = patience;
-      charge.leased = working.leased;
-      plan.limits.emplace_back() = &limit;
-      plan.holds_slots |= slots;
-    };
-    if (overridden && working.tiered) {
-      judged.own = state.own_limit(fields.hash(Dimension::kAgent), *working.policy->tier);
-    }
-    const std::vector<WorkingLimit>& limits = working.strands[side.strand].limits;
-    const WorkingLimit* limit = judged.own != nullptr ? judged.own : limits.data();
-    const WorkingLimit* const end = judged.own != nullptr ? limit + 1 : limits.data() + limits.size();
-    for (; limit != end; ++limit) add(*limit);
-    judged.count = static_cast<std::uint16_t>(plan.charges.size() - judged.first);
-    if (parent && judged.count == 0) decision.judged.pop_back();
-  }
-  return room;
-}
-
-void Engine::amounts_of(const Check& check, const Ruleset& rules, double* amounts) noexcept {
-  for (std::size_t unit = 0; unit < rules.units.size(); ++unit) amounts[unit] = -1;
-  if (check.costs.empty()) amounts[0] = 1;
-  for (const Cost& cost : check.costs) {
-    for (std::size_t unit = 0; unit < rules.units.size(); ++unit) {
-      if (rules.units[unit] == cost.unit) amounts[unit] = std::max(amounts[unit], 0.0) + cost.amount;
-    }
-  }
-}
 
 CheckDecision Engine::check_at(Nanos now, const Check& check) {
   CheckDecision decision;
@@ -163,7 +56,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
   decision.throttle_factor = state.throttle_factor;
   Fields fields(check, hasher_);
   if (leases_.next_expiry() <= now) expire_leases(now);
-  if (!check.agent.empty() && state.is_exempt(fields.hash(Dimension::kAgent))) {
+  if (state.may_be_exempt(check.agent) && state.is_exempt(fields.hash(Dimension::kAgent))) {
     decision.allowed = true;
     decision.why = Why::kExempt;
     return false;
@@ -183,16 +76,16 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
     }
   }
 
-  std::array<double, kMaxUnits> amounts;
-  amounts_of(check, *state.rules, amounts.data());
-  bool fits = add_to_plan(state, fields, amounts.data(), false, plan, decision);
+  Amounts amounts;
+  amounts_of(check, *state.rules, amounts);
+  bool fits = add_to_plan(state, fields, amounts, false, plan, decision);
   if (fits && !check.parent_session.empty()) {
     Check parent = check;
     parent.session = check.parent_session;
     if (!check.parent_agent.empty()) parent.agent = check.parent_agent;
     Fields parent_fields(parent, hasher_);
     if (!decision.tier.empty()) parent_fields.copy_tier(fields);
-    fits = add_to_plan(state, parent_fields, amounts.data(), true, plan, decision);
+    fits = add_to_plan(state, parent_fields, amounts, true, plan, decision);
   }
   if (fits && check.allowances != nullptr) fits = add_allowances(*check.allowances, plan, decision);
   if (!fits) {
@@ -210,6 +103,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
     return false;
   }
 
+  plan.charges[0].counted = true;  // however many limits there are, it is one call
   decision.outcomes.grow_to(plan.charges.size());
   // One by one: a whole that is built elsewhere and copied is read before it has been written.
   plan.ask.now = now;
@@ -295,66 +189,72 @@ void Engine::decide_allowed(const Check& check, const Plan& plan, const store::A
                             CheckDecision& decision) {
   decision.allowed = true;
   decision.why = Why::kPassed;
+  decision.action = policy::Action::kLog;  // unless something speaks against it
   double least = std::numeric_limits<double>::infinity();
+  std::size_t tightest = 0;
   Nanos reset{0};
   Nanos delay = applied.reserved ? applied.wait : Nanos{0};
-  policy::Action strongest = policy::Action::kLog;
   const std::size_t slot = base::thread_slot();
   for (Judged& judged : decision.judged) {
     const WorkingPolicy& working = decision.working(judged);
-    const policy::Policy& policy = *working.policy;
-    for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
+    const std::size_t end = std::size_t{judged.first} + judged.count;
+    for (std::size_t i = judged.first; i < end; ++i) {
       const core::Outcome& outcome = decision.outcomes[i];
-      const double scale = plan.limits[i]->unit;
-      const double remaining = static_cast<double>(outcome.remaining) * scale;
-      const double capacity = static_cast<double>(outcome.limit) * scale;
       if (judged.enforced) {
+        const double remaining = static_cast<double>(outcome.remaining) * plan.limits[i]->unit;
         if (remaining < least) {
           least = remaining;
-          decision.limit = capacity;
+          tightest = i;
         }
         reset = std::max(reset, outcome.reset_after);
-        if (outcome.fits() || !judged.soft) delay = std::max(delay, outcome.delay);
+        if (outcome.delay > delay && (outcome.fits() || !judged.soft)) delay = outcome.delay;
       }
-      if (outcome.wait != Nanos{0}) [[unlikely]] {
-        judged.exceeded = true;
-        decision.exceeded = true;
-        if (!judged.enforced) {
-          decision.warnings.push_back({Warning::Kind::kMonitor, judged.policy, remaining, capacity});
-        } else {
-          strongest = std::min(strongest, policy.action);
-          if (policy.action == policy::Action::kWarn) {
-            decision.warnings.push_back({Warning::Kind::kExceeded, judged.policy, remaining, capacity});
-          }
-        }
-        continue;
-      }
-      if (outcome.burst) [[unlikely]] {
-        decision.warnings.push_back({Warning::Kind::kBurst, judged.policy, remaining, capacity});
-        continue;
-      }
-      // Told by the charge that crosses it: below before, at or above it after.
-      const double used = static_cast<double>(outcome.limit - outcome.remaining);
-      const double warn_at = working.warn_at * static_cast<double>(outcome.limit) - 1e-9;
-      if (used >= warn_at && working.warn_at < 1 && !check.peek) [[unlikely]] {
-        const double before = used - static_cast<double>(plan.charges[i].cost);
-        if (before >= warn_at) continue;
-        decision.warnings.push_back({Warning::Kind::kApproaching, judged.policy, remaining, capacity});
-        tell({.kind = Event::Kind::kWarning,
-              .time = decision.wall,
-              .agent = check.agent,
-              .operation = check.operation,
-              .policy_id = policy.id,
-              .value = remaining});
-      }
+      const bool much = static_cast<double>(outcome.limit - outcome.remaining) >= working.warns_from(outcome.limit);
+      if (!outcome.fits() || outcome.burst || much) [[unlikely]]
+        warn(check, plan, i, judged, decision);
     }
     if (!check.peek) counters_.add(slot, judged.counter, Counters::kAdmitted);
   }
-  if (least != std::numeric_limits<double>::infinity()) decision.remaining = least;
+  if (least != std::numeric_limits<double>::infinity()) {
+    decision.remaining = least;
+    decision.limit = static_cast<double>(decision.outcomes[tightest].limit) * plan.limits[tightest]->unit;
+  }
   decision.reset_after = reset;
   decision.delay = delay;
-  if (applied.reserved) decision.exceeded = true;
-  decision.action = applied.reserved ? policy::Action::kThrottle : strongest;
+  if (applied.reserved) {
+    decision.exceeded = true;
+    decision.action = policy::Action::kThrottle;
+  }
+}
+
+void Engine::warn(const Check& check, const Plan& plan, std::size_t nth, Judged& judged, CheckDecision& decision) {
+  const WorkingPolicy& working = decision.working(judged);
+  const policy::Policy& policy = *working.policy;
+  const core::Outcome& outcome = decision.outcomes[nth];
+  const double remaining = static_cast<double>(outcome.remaining) * plan.limits[nth]->unit;
+  const double capacity = static_cast<double>(outcome.limit) * plan.limits[nth]->unit;
+  const auto tell_asker = [&](Warning::Kind kind) {
+    decision.warnings.push_back({kind, judged.policy, remaining, capacity});
+  };
+  if (!outcome.fits()) {
+    judged.exceeded = true;
+    decision.exceeded = true;
+    if (!judged.enforced) return tell_asker(Warning::Kind::kMonitor);
+    decision.action = std::min(decision.action, policy.action);
+    if (policy.action == policy::Action::kWarn) tell_asker(Warning::Kind::kExceeded);
+    return;
+  }
+  if (outcome.burst) return tell_asker(Warning::Kind::kBurst);
+  // Told by the charge that crosses it: below before, at or above it after.
+  const double before = static_cast<double>(outcome.limit - outcome.remaining - plan.charges[nth].cost);
+  if (working.warn_at >= 1 || check.peek || before >= working.warns_from(outcome.limit)) return;
+  tell_asker(Warning::Kind::kApproaching);
+  tell({.kind = Event::Kind::kWarning,
+        .time = decision.wall,
+        .agent = check.agent,
+        .operation = check.operation,
+        .policy_id = policy.id,
+        .value = remaining});
 }
 
 void Engine::decide_denied(const Plan& plan, const store::Applied& applied, CheckDecision& decision) {

@@ -29,6 +29,7 @@
 #include "engine/escalations.h"
 #include "engine/event.h"
 #include "engine/leases.h"
+#include "engine/recall.h"
 #include "engine/ruleset.h"
 #include "engine/state.h"
 #include "engine/waiting_room.h"
@@ -274,10 +275,18 @@ class Engine {
   // Charges the remote store what was used already, and does not wait to hear of it: where it does not answer, it is
   // owed. REQUIRES: the arrear's numbers are what the charge is judged by.
   void charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask);
+  // The cost of a check in one unit: as it came, and in whole units, rounded up.
+  struct Amount {
+    double exact;  // negative: it has none of that unit
+    Units whole;
+  };
+  using Amounts = std::array<Amount, kMaxUnits>;  // by unit of the rules
   // Adds what the matching policies charge; false: too many of them.
-  [[nodiscard]] bool add_to_plan(const State& state, policy::Fields& fields, const double* amounts, bool parent,
-                                 Plan& plan, CheckDecision& decision) const;
+  [[nodiscard]] bool add_to_plan(const State& state, policy::Fields& fields, const Amounts& amounts, bool parent,
+                                 Plan& plan, CheckDecision& decision);
   void decide_allowed(const Check& check, const Plan& plan, const store::Applied& applied, CheckDecision& decision);
+  // What is to be said about the nth charge, though it was admitted.
+  void warn(const Check& check, const Plan& plan, std::size_t nth, Judged& judged, CheckDecision& decision);
   void decide_denied(const Plan& plan, const store::Applied& applied, CheckDecision& decision);
   void deny(CheckDecision& decision, Why why) const noexcept;
   [[nodiscard]] static bool add_allowances(const Allowances& allowances, Plan& plan, CheckDecision& decision);
@@ -292,8 +301,7 @@ class Engine {
   [[nodiscard]] bool take_lease(Nanos now, const Check& check, const Plan& plan, const Answered& answered,
                                 CheckDecision& decision);
   void note_unknown(const Check& check, Nanos wall);
-  // The cost of a check by unit of the rules; negative: it has none of that unit.
-  static void amounts_of(const Check& check, const Ruleset& rules, double* amounts) noexcept;
+  static void amounts_of(const Check& check, const Ruleset& rules, Amounts& amounts) noexcept;
   [[nodiscard]] Decision apply_own(Nanos now, const store::Charge& charge, Use use);
   void tell(const Event& event) const noexcept {
     if (sink_ != nullptr) sink_->on_event(event);
@@ -323,6 +331,7 @@ class Engine {
   std::function<void()> wake_;
   base::Hasher hasher_;  // of the store
   Counters counters_;
+  Recall recall_;
   LimitBook book_;
   control::Violations violations_;
   Escalations escalations_;
@@ -332,6 +341,7 @@ class Engine {
   std::atomic<bool> enforce_backoff_{false};
 
   mutable std::mutex control_mutex_;  // guards all below, and whoever publishes
+  std::uint64_t states_ = 0;          // published so far
   std::shared_ptr<const Ruleset> rules_;
   std::vector<Override> override_list_;
   std::shared_ptr<const OverrideTable> overrides_;

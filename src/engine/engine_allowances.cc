@@ -33,7 +33,7 @@ bool Engine::add_allowances(const Allowances& allowances, Plan& plan, CheckDecis
     charge.key = one.cell;
     charge.limit = &one.limit->numbers->live;
     charge.cost = 1;
-    charge.counted = plan.charges.size() == 1;
+    charge.counted = false;
     charge.patience = Nanos{0};
     plan.limits.emplace_back() = one.limit;
   }

@@ -70,6 +70,7 @@ Engine::~Engine() {
 
 bool Engine::publish_locked() {
   auto state = std::make_unique<State>();
+  state->number = ++states_;
   state->rules = rules_;
   state->overrides = overrides_;
   state->exempt = exempt_;
@@ -185,9 +186,13 @@ std::vector<Override> Engine::overrides() const {
 
 void Engine::rebuild_exempt_locked() {
   auto table = std::make_shared<ExemptTable>();
-  table->insert(hasher_(kAlwaysExempt));
-  for (const std::string& agent : document_exempt_) table->insert(hasher_(agent));
-  for (const std::string& agent : exempt_list_) table->insert(hasher_(agent));
+  const auto add = [&](std::string_view agent) {
+    table->agents.insert(hasher_(agent));
+    table->hints |= base::hint_of(agent);
+  };
+  add(kAlwaysExempt);
+  for (const std::string& agent : document_exempt_) add(agent);
+  for (const std::string& agent : exempt_list_) add(agent);
   exempt_ = std::move(table);
 }
 

@@ -1,6 +1,7 @@
 // What one check would charge, in the order of the policies that ask for it.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "base/bounded_array.h"
@@ -19,6 +20,9 @@ struct Engine::Plan {
   std::int32_t line_charge = -1;
   store::Ask ask;
 
+  [[nodiscard]] bool charges_to(const base::Hash128& cell) const noexcept {
+    return std::any_of(charges.begin(), charges.end(), [&](const store::Charge& each) { return each.key == cell; });
+  }
   [[nodiscard]] std::span<const store::Charge> all() const noexcept { return {charges.data(), charges.size()}; }
 };
 

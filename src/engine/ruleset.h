@@ -62,6 +62,9 @@ struct WorkingPolicy {
   Nanos patience{0};        // how long it may be waited for
   std::uint32_t enforced_share = 0;  // of 1,000,000
   std::vector<Strand> strands;
+
+  // How much of a limit must be used for its nearing end to be told; rounding does not count.
+  [[nodiscard]] double warns_from(Units limit) const noexcept { return warn_at * static_cast<double>(limit) - 1e-9; }
 };
 
 // More units than this in one set of policies are refused.

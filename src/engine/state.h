@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/same_text.h"
 #include "engine/ruleset.h"
 
 namespace headgate::engine {
@@ -23,14 +24,11 @@ struct AgentLimits {
 using OverrideTable = absl::flat_hash_map<base::Hash128, AgentLimits, HashOfHash>;
 struct ExemptTable {
   absl::flat_hash_set<base::Hash128, HashOfHash> agents;
-  std::uint64_t hints = 0;  // a bit for each of them, so that most others are told apart at once
-  void insert(const base::Hash128& agent) {
-    agents.insert(agent);
-    hints |= std::uint64_t{1} << (agent.high & 63);
-  }
+  std::uint64_t hints = 0;  // of their names
 };
 
 struct State {
+  std::uint64_t number = 0;  // no other state has it
   std::shared_ptr<const Ruleset> rules;
   std::shared_ptr<const OverrideTable> overrides;
   std::shared_ptr<const ExemptTable> exempt;
@@ -45,9 +43,11 @@ struct State {
     const std::optional<WorkingLimit>& own = found->second.tiers[static_cast<std::size_t>(tier)];
     return own ? &*own : nullptr;
   }
-  [[nodiscard]] bool is_exempt(const base::Hash128& agent) const noexcept {
-    return (exempt->hints >> (agent.high & 63) & 1) != 0 && exempt->agents.contains(agent);
+  // Most who are not are told apart at once, before their name is hashed.
+  [[nodiscard]] bool may_be_exempt(std::string_view agent) const noexcept {
+    return !agent.empty() && (exempt->hints & base::hint_of(agent)) != 0;
   }
+  [[nodiscard]] bool is_exempt(const base::Hash128& agent) const noexcept { return exempt->agents.contains(agent); }
 };
 
 }  // namespace headgate::engine

@@ -1,7 +1,9 @@
 #include "policy/check_fields.h"
 
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 namespace headgate::policy {
 
@@ -25,6 +27,31 @@ ValueText::ValueText(const Value& value) noexcept {
 base::Hash128 Fields::hash(const Value* value) const noexcept {
   if (value == nullptr) return hasher_({});
   return hasher_(ValueText(*value).view());
+}
+
+std::uint64_t Fields::identity(std::uint64_t number, std::uint32_t dimensions) const noexcept {
+  base::HashChain chain(hasher_);
+  chain.add(0, number, 0);
+  const auto add = [&](std::size_t i) {
+    if ((dimensions >> i & 1) != 0) chain.add(1 + i, text(static_cast<Dimension>(i)));
+  };
+  // Not in a loop: there is much to be known of each beforehand.
+  const auto add_all = [&]<std::size_t... kIndexes>(std::index_sequence<kIndexes...>) { (add(kIndexes), ...); };
+  add_all(std::make_index_sequence<kCount>());
+  if ((dimensions & bit_of(Dimension::kAttribute)) == 0) return chain.all();
+  chain.add(0, check_.attributes.size(), 0);
+  std::uint64_t what = kCount + 1;
+  for (const auto& [name, value] : check_.attributes) {
+    chain.add(what, name);
+    const auto kind = static_cast<std::uint64_t>(value.kind);
+    if (value.kind == Value::Kind::kText) {
+      chain.add(what + 1, value.text);
+    } else {
+      chain.add(what + 1, std::bit_cast<std::uint64_t>(value.number), value.boolean ? kind : ~kind);
+    }
+    what += 2;
+  }
+  return chain.all();
 }
 
 std::optional<double> number_of(const Value& value) noexcept {

@@ -10,6 +10,10 @@
 
 namespace headgate::policy {
 
+[[nodiscard]] constexpr std::uint32_t bit_of(Dimension dimension) noexcept {
+  return std::uint32_t{1} << static_cast<unsigned>(dimension);
+}
+
 // Borrows the check. Not for sharing between threads.
 class Fields {
  public:
@@ -29,6 +33,8 @@ class Fields {
     }
     return hashes_[i];
   }
+  // One hash of all of these dimensions, under that number.
+  [[nodiscard]] std::uint64_t identity(std::uint64_t number, std::uint32_t dimensions) const noexcept;
   void set_tier(Tier tier) noexcept { tier_ = to_string(tier); }
   void copy_tier(const Fields& other) noexcept { tier_ = other.tier_; }
 

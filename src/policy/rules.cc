@@ -8,6 +8,8 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "base/same_text.h"
+
 namespace headgate::policy {
 namespace {
 
@@ -26,13 +28,6 @@ constexpr std::uint64_t pair_feature(std::uint64_t agent, std::uint64_t operatio
 }
 constexpr std::uint64_t attribute_feature(std::uint64_t name, std::uint64_t value) noexcept {
   return std::rotl(name, 29) ^ value ^ spread(300);
-}
-// Names that differ mostly have bits that do.
-constexpr std::uint64_t hint_of(std::string_view name) noexcept {
-  if (name.empty()) return 1;
-  const auto first = static_cast<unsigned char>(name.front());
-  const auto last = static_cast<unsigned char>(name.back());
-  return std::uint64_t{1} << ((first * 5U + last * 3U + name.size()) & 63U);
 }
 constexpr std::uint64_t letter_hint(char letter) noexcept {
   return std::uint64_t{1} << (static_cast<unsigned char>(letter) & 63U);
@@ -135,9 +130,10 @@ void Rules::compile_conditions() {
     conditions.missing_matches = policy.missing == Missing::kMatch;
     conditions.only_fields = conditions.attributes.empty() && conditions.load_levels == 0 && conditions.emergency < 0 &&
                              !conditions.unidentified;
-    const bool in_key = std::any_of(policy.key.begin(), policy.key.end(),
-                                    [](const KeyPart& part) { return part.dimension == Dimension::kTier; });
-    tiers_matter_ = tiers_matter_ || in_key || !policy.match.tiers.empty();
+    for (const FieldRule& rule : conditions.fields) looks_at_ |= bit_of(rule.dimension);
+    for (const KeyPart& part : policy.key) looks_at_ |= bit_of(part.dimension);
+    if (!conditions.attributes.empty()) looks_at_ |= bit_of(Dimension::kAttribute);
+    if (conditions.unidentified) looks_at_ |= bit_of(Dimension::kAgent);
   }
 }
 
@@ -272,7 +268,8 @@ std::vector<Rules::Route> Rules::routes_of(std::size_t policy) const {
     Route& route = routes.emplace_back();
     for (const std::string& name : condition.rule->names) {
       for (const auto& lead : leads) {
-        route.push_back({Kind::kAttribute, {}, 0, attribute_feature(hashed(name), hashed(lead.text)), hint_of(name)});
+        route.push_back(
+            {Kind::kAttribute, {}, 0, attribute_feature(hashed(name), hashed(lead.text)), base::hint_of(name)});
       }
     }
   }
@@ -387,7 +384,7 @@ void Rules::match(Fields& fields, const Surroundings& surroundings, Matched& mat
   }
   if (attribute_hints_ == 0) return;
   for (const Attribute& attribute : fields.check().attributes) {
-    if ((attribute_hints_ & hint_of(attribute.name)) == 0) continue;
+    if ((attribute_hints_ & base::hint_of(attribute.name)) == 0) continue;
     const std::uint64_t value = hashed(ValueText(attribute.value).view());
     consider(attribute_feature(hashed(attribute.name), value), asked);
   }

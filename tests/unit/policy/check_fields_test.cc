@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <vector>
 
 namespace headgate::policy {
 namespace {
@@ -12,6 +15,7 @@ namespace {
 std::string reads(const Value& value) { return std::string(ValueText(value).view()); }
 
 const base::Hasher kHasher(1);
+constexpr std::uint32_t kAll = ~std::uint32_t{0};
 
 TEST(ValueText, NumbersReadAsPeopleWriteThem) {
   EXPECT_EQ(reads(3), "3");
@@ -105,6 +109,84 @@ TEST(Fields, ValuesThatReadTheSameHashTheSame) {
   EXPECT_TRUE(fields.hash(&three) == fields.hash(&text));
   EXPECT_FALSE(fields.hash(&three) == fields.hash(&other));
   EXPECT_TRUE(fields.hash(&large) == fields.hash(&large_text));
+}
+
+// Checks that matching might treat differently are never taken for one another.
+TEST(Fields, EachThingThatACheckSaysGivesItAnotherIdentity) {
+  std::set<std::uint64_t> seen;
+  std::size_t said = 0;
+  const auto say = [&](const Check& check, std::uint64_t number = 1, std::optional<Tier> tier = {}) {
+    Fields fields(check, kHasher);
+    if (tier) fields.set_tier(*tier);
+    EXPECT_EQ(fields.identity(number, kAll), fields.identity(number, kAll));
+    seen.insert(fields.identity(number, kAll));
+    ++said;
+  };
+  Check plain;
+  plain.operation = "run";
+  say(plain);
+  say(plain, 2);
+  for (const Tier tier : {Tier::kLight, Tier::kNormal, Tier::kHeavy}) say(plain, 1, tier);
+  for (const auto field : {&Check::agent, &Check::session, &Check::user, &Check::tenant, &Check::plan, &Check::channel,
+                           &Check::ip, &Check::context, &Check::resource, &Check::operation}) {
+    std::string text;
+    for (int size = 1; size <= 70; ++size) {
+      text += 'a';
+      Check check = plain;
+      check.*field = text;
+      say(check);
+    }
+    // One letter differs, wherever it is.
+    for (char& letter : text) {
+      letter = 'b';
+      Check check = plain;
+      check.*field = text;
+      say(check);
+      letter = 'a';
+    }
+  }
+  const std::vector<std::vector<Attribute>> attributes{{{"a", "b"}},
+                                                       {{"ab", ""}},
+                                                       {{"", "ab"}},
+                                                       {{"a", 1}},
+                                                       {{"a", 2}},
+                                                       {{"a", true}},
+                                                       {{"a", false}},
+                                                       {{"a", "true"}},
+                                                       {{"a", ""}},
+                                                       {{"b", "a"}},
+                                                       {{"a", "1"}},
+                                                       {{"a", 0}},
+                                                       {{"a", "b"}, {"a", "b"}},
+                                                       {{"a", "b"}, {"c", "d"}},
+                                                       {{"c", "d"}, {"a", "b"}},
+                                                       {{"a", "c"}, {"b", "d"}},
+                                                       {{"a", "bc"}, {"", "d"}}};
+  for (const std::vector<Attribute>& each : attributes) {
+    Check check = plain;
+    check.attributes = each;
+    say(check);
+  }
+  EXPECT_EQ(seen.size(), said);
+}
+
+TEST(Fields, WhatNobodyLooksAtIsNoPartOfAnIdentity) {
+  const std::array<Attribute, 1> attributes{{{"a", "b"}}};
+  Check one;
+  one.operation = "run";
+  one.agent = "A";
+  Check other = one;
+  other.session = "s";
+  other.attributes = attributes;
+  const auto identity = [](const Check& check, std::uint32_t dimensions) {
+    return Fields(check, kHasher).identity(1, dimensions);
+  };
+  const std::uint32_t agent = bit_of(Dimension::kAgent);
+  EXPECT_EQ(identity(one, agent), identity(other, agent));
+  EXPECT_NE(identity(one, agent), identity(one, bit_of(Dimension::kOperation)));
+  EXPECT_NE(identity(one, agent | bit_of(Dimension::kSession)), identity(other, agent | bit_of(Dimension::kSession)));
+  EXPECT_NE(identity(one, agent | bit_of(Dimension::kAttribute)),
+            identity(other, agent | bit_of(Dimension::kAttribute)));
 }
 
 }  // namespace

@@ -17,10 +17,10 @@ using control::LoadLevel;
 using headgate::test::Q;
 
 constexpr std::uint64_t kSeed = 42;
-const base::Hasher kHasher(kSeed);
+const base::Hasher kSeededHasher(kSeed);
 
 std::vector<std::string> met(const Rules& rules, const Check& check, const Surroundings& surroundings = {}) {
-  Fields fields(check, kHasher);
+  Fields fields(check, kSeededHasher);
   fields.set_tier(rules.classify(check.operation).tier);
   Matched matched;
   rules.match(fields, surroundings, matched);
@@ -36,13 +36,13 @@ struct Matching {
       : rules(test::document("policies: [{id: p, limit: 1/s, match: {" + match + "}" + more + "}]"), kSeed) {}
   bool operator()(const Q& q, const Surroundings& surroundings = {}) const {
     const bool meets = !met(rules, q.get(), surroundings).empty();
-    Fields fields(q.get(), kHasher);
+    Fields fields(q.get(), kSeededHasher);
     fields.set_tier(rules.classify(q.get().operation).tier);
     EXPECT_EQ(rules.why_not(0, fields, surroundings).empty(), meets) << rules.why_not(0, fields, surroundings);
     return meets;
   }
   [[nodiscard]] std::string why_not(const Q& q, const Surroundings& surroundings = {}) const {
-    Fields fields(q.get(), kHasher);
+    Fields fields(q.get(), kSeededHasher);
     fields.set_tier(rules.classify(q.get().operation).tier);
     return rules.why_not(0, fields, surroundings);
   }
@@ -255,7 +255,7 @@ TEST(Rules, MoreThanSixtyFourMatchesAreToldNotCutOff) {
     for (int i = 0; i < count; ++i) text += "  - {id: p" + std::to_string(i) + ", limit: 1/s}\n";
     const Rules rules(test::document(text), kSeed);
     const Q q("run");
-    Fields fields(q.get(), kHasher);
+    Fields fields(q.get(), kSeededHasher);
     Matched matched;
     rules.match(fields, {}, matched);
     EXPECT_EQ(matched.overflow(), count > 64);
