@@ -121,12 +121,21 @@ class EngineContender {
  public:
   enum class Kind : std::uint8_t {
     kPlain,
-    kQuotas,  // each check takes from a day, a week and a month of the agent's, too
-    kFresh,   // each check has an argument of its own: nothing that was remembered of others helps
+    kQuotas,  // each check takes from a day, a week and a month of the agent's, too, as whoever keeps quotas tells it
+    kFresh,   // each check names a model of its own: nothing that was remembered of others helps
   };
   explicit EngineContender(std::size_t policies, Kind kind = Kind::kPlain) : engine_({.clock = &clock_}), kind_(kind) {
     for (const Period period : {Period::kDay, Period::kWeek, Period::kMonth}) {
       limits_.push_back(engine_.allowance_limit(*Limit::quota({.limit = 1'000'000'000, .period = period})));
+    }
+    for (const std::string& agent : agents()) {
+      const base::Hash128 whose = engine_.allowance_cell(std::array<std::string_view, 2>{agent, "CREATE_COMPONENT"});
+      Allowances& allowances = allowances_.emplace_back();
+      for (const engine::WorkingLimit* limit : limits_) {
+        Allowances::One& one = allowances.all.emplace_back();
+        one.limit = limit;
+        one.cell = Allowances::cell(whose, allowances.all.size());
+      }
     }
     if (!engine_.load(document(policies))) std::exit(1);
     if (engine_.check_at(now_, the_check(0)).judged.size() != 3) {
@@ -139,23 +148,13 @@ class EngineContender {
       now_ += kTick;
       Check check = the_check(turn_++);
       std::array<char, 16> digits;
-      Attribute argument{"componentType", std::string_view()};
+      Attribute model{"model", std::string_view()};
       if (kind_ == Kind::kFresh) {
         const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), turn_).ptr;
-        argument.value.text = {digits.data(), static_cast<std::size_t>(end - digits.data())};
-        check.attributes = {&argument, 1};
+        model.value.text = {digits.data(), static_cast<std::size_t>(end - digits.data())};
+        check.attributes = {&model, 1};
       }
-      Allowances allowances;
-      if (kind_ == Kind::kQuotas) {
-        const base::Hash128 whose =
-            engine_.allowance_cell(std::array<std::string_view, 2>{check.agent, check.operation});
-        for (const engine::WorkingLimit* limit : limits_) {
-          Allowances::One& one = allowances.all.emplace_back();
-          one.limit = limit;
-          one.cell = Allowances::cell(whose, allowances.all.size());
-        }
-        check.allowances = &allowances;
-      }
+      if (kind_ == Kind::kQuotas) check.allowances = &allowances_[order()[(turn_ - 1) % kTurns]];
       const engine::CheckDecision decision = engine_.check_at(now_, check);
       if (!decision.allowed) denied_++;
     }
@@ -171,6 +170,7 @@ class EngineContender {
   engine::Engine engine_;
   const Kind kind_;
   std::vector<const engine::WorkingLimit*> limits_;
+  std::vector<Allowances> allowances_;  // of each agent
   Nanos now_ = kStart;
   std::size_t denied_ = 0;
   std::size_t turn_ = 0;

@@ -255,9 +255,7 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   for (const core::Outcome& outcome : decision.allowances()) {
     if (!judged) break;
     core::Outcome& standing = outcomes.emplace_back() = outcome;
-    // As judged it is what would be left.
-    const bool charged = decision.allowed && !asking->ask.peek;
-    if (!charged && outcome.fits()) ++standing.remaining;
+    if (decision.allowed && asking->ask.peek) ++standing.remaining;  // as judged it is what would be left
   }
   answer_standing(*asking, {outcomes.data(), outcomes.size()}, decision.wall, answer);
   if (decision.allowed && asking->ask.peek && decision.throttle_factor <= 0) {

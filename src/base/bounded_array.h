@@ -36,6 +36,14 @@ class BoundedArray {
 
   // REQUIRES: !full().
   T& emplace_back() noexcept { return *new (data() + size_++) T; }
+  void append(const T& value) noexcept { new (data() + size_++) T(value); }
+  // REQUIRES: there is room for all of them.
+  template <std::size_t kTheirMost>
+  void append(const BoundedArray<T, kTheirMost>& values) noexcept {
+    T* at = end();
+    for (const T& value : values) new (at++) T(value);
+    size_ += static_cast<std::uint32_t>(values.size());
+  }
   void pop_back() noexcept { --size_; }
   // Gives n elements that are yet to be written. REQUIRES: n <= kMost.
   void grow_to(std::size_t n) noexcept { size_ = static_cast<std::uint32_t>(n); }

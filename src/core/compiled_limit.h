@@ -39,6 +39,10 @@ struct CompiledLimit {
 // One unit refills in whole + part/den nanoseconds. Fails when the bucket takes longer to fill than kLongestSpan.
 [[nodiscard]] Result<BucketNumbers> bucket_numbers(Rate rate, Units capacity, Units burst);
 
+// How long it takes a bucket of any kind to refill so many units, rounded up; zero for all else. REQUIRES: units <=
+// most.
+[[nodiscard]] Nanos refill_time(const CompiledLimit& limit, Units units) noexcept;
+
 // No window, period of refill or time to live may be longer: about ten years.
 inline constexpr Nanos kLongestSpan = std::chrono::hours{24 * 3653};
 

@@ -238,6 +238,19 @@ Result<BucketNumbers> bucket_numbers(Rate rate, Units capacity, Units burst) {
   return n;
 }
 
+Nanos refill_time(const CompiledLimit& limit, Units units) noexcept {
+  switch (limit.strategy) {
+    case Strategy::kTokenBucket:
+    case Strategy::kLeakyBucket: {
+      const BucketNumbers& n = limit.numbers.bucket;
+      const base::Wide parts = (base::Wide{n.whole} * n.den + n.part) * units;
+      return Nanos{static_cast<std::int64_t>((parts + n.den - 1) / n.den)};
+    }
+    case Strategy::kGcra: return limit.numbers.gcra.interval * units;
+    default: return Nanos{0};
+  }
+}
+
 CompiledLimit compile(const Limit& limit) {
   CompiledLimit compiled;
   compiled.strategy = limit.strategy();

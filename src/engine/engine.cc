@@ -76,16 +76,14 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
     }
   }
 
-  Amounts amounts;
-  amounts_of(check, *state.rules, amounts);
-  bool fits = add_to_plan(state, fields, amounts, false, plan, decision);
+  bool fits = add_to_plan(state, fields, false, plan, decision);
   if (fits && !check.parent_session.empty()) {
     Check parent = check;
     parent.session = check.parent_session;
     if (!check.parent_agent.empty()) parent.agent = check.parent_agent;
     Fields parent_fields(parent, hasher_);
     if (!decision.tier.empty()) parent_fields.copy_tier(fields);
-    fits = add_to_plan(state, parent_fields, amounts, true, plan, decision);
+    fits = add_to_plan(state, parent_fields, true, plan, decision);
   }
   if (fits && check.allowances != nullptr) fits = add_allowances(*check.allowances, plan, decision);
   if (!fits) {
@@ -116,6 +114,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
   if (plan.patience > Nanos{0} && !check.peek) {
     plan.ask.effect = Effect::kReserve;
     plan.ask.patience = core::kLongestSpan;
+    plan.ask.apart = true;
   }
   plan.holds = (plan.holds_slots || check.hold) && !check.peek;
   if (plan.holds) {
@@ -194,26 +193,33 @@ void Engine::decide_allowed(const Check& check, const Plan& plan, const store::A
   std::size_t tightest = 0;
   Nanos reset{0};
   Nanos delay = applied.reserved ? applied.wait : Nanos{0};
-  const std::size_t slot = base::thread_slot();
-  for (Judged& judged : decision.judged) {
-    const WorkingPolicy& working = decision.working(judged);
-    const std::size_t end = std::size_t{judged.first} + judged.count;
-    for (std::size_t i = judged.first; i < end; ++i) {
+  std::uint64_t telling = 0;  // bit i: something is to be said about the i-th charge
+  static_assert(store::kMaxCharges <= 64);
+  const WorkingPolicy* const policies = decision.state_->rules->policies.data();
+  for (const Judged& judged : decision.judged) {
+    const double warn_at = policies[judged.policy].warn_at;
+    for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
       const core::Outcome& outcome = decision.outcomes[i];
-      if (judged.enforced) {
-        const double remaining = static_cast<double>(outcome.remaining) * plan.limits[i]->unit;
-        if (remaining < least) {
-          least = remaining;
-          tightest = i;
-        }
-        reset = std::max(reset, outcome.reset_after);
-        if (outcome.delay > delay && (outcome.fits() || !judged.soft)) delay = outcome.delay;
-      }
-      const bool much = static_cast<double>(outcome.limit - outcome.remaining) >= working.warns_from(outcome.limit);
+      const auto limit = static_cast<double>(outcome.limit);
+      const auto left = static_cast<double>(outcome.remaining);
+      const bool much = limit - left >= WorkingPolicy::warns_from(warn_at, limit);
       if (!outcome.fits() || outcome.burst || much) [[unlikely]]
-        warn(check, plan, i, judged, decision);
+        telling |= std::uint64_t{1} << i;
+      if (!judged.enforced) continue;
+      const double remaining = left * plan.limits[i]->unit;
+      if (remaining < least) {
+        least = remaining;
+        tightest = i;
+      }
+      reset = std::max(reset, outcome.reset_after);
+      if (outcome.delay > delay && (outcome.fits() || !judged.soft)) delay = outcome.delay;
     }
-    if (!check.peek) counters_.add(slot, judged.counter, Counters::kAdmitted);
+  }
+  if (telling != 0) [[unlikely]]
+    warn(check, plan, telling, decision);
+  if (!check.peek) {
+    const std::size_t slot = base::thread_slot();
+    for (const Judged& judged : decision.judged) counters_.add(slot, judged.counter, Counters::kAdmitted);
   }
   if (least != std::numeric_limits<double>::infinity()) {
     decision.remaining = least;
@@ -224,6 +230,14 @@ void Engine::decide_allowed(const Check& check, const Plan& plan, const store::A
   if (applied.reserved) {
     decision.exceeded = true;
     decision.action = policy::Action::kThrottle;
+  }
+}
+
+void Engine::warn(const Check& check, const Plan& plan, std::uint64_t charges, CheckDecision& decision) {
+  for (Judged& judged : decision.judged) {
+    for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i) {
+      if ((charges >> i & 1) != 0) warn(check, plan, i, judged, decision);
+    }
   }
 }
 
@@ -247,7 +261,9 @@ void Engine::warn(const Check& check, const Plan& plan, std::size_t nth, Judged&
   if (outcome.burst) return tell_asker(Warning::Kind::kBurst);
   // Told by the charge that crosses it: below before, at or above it after.
   const double before = static_cast<double>(outcome.limit - outcome.remaining - plan.charges[nth].cost);
-  if (working.warn_at >= 1 || check.peek || before >= working.warns_from(outcome.limit)) return;
+  if (working.warn_at >= 1 || check.peek ||
+      before >= WorkingPolicy::warns_from(working.warn_at, static_cast<double>(outcome.limit)))
+    return;
   tell_asker(Warning::Kind::kApproaching);
   tell({.kind = Event::Kind::kWarning,
         .time = decision.wall,
@@ -259,6 +275,11 @@ void Engine::warn(const Check& check, const Plan& plan, std::size_t nth, Judged&
 
 void Engine::decide_denied(const Plan& plan, const store::Applied& applied, CheckDecision& decision) {
   deny(decision, Why::kExceeded);
+  // Nothing was charged: what had room is told as it stands, not as it would stand.
+  for (std::size_t i = 0; i < plan.charges.size(); ++i) {
+    core::Outcome& outcome = decision.outcomes[i];
+    if (outcome.fits()) outcome.remaining = std::min(outcome.limit, outcome.remaining + plan.charges[i].cost);
+  }
   bool never = false;
   bool all_queue = true;
   Nanos longest{0};

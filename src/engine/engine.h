@@ -274,18 +274,36 @@ class Engine {
   void refund_one(const store::Charge& charge, Nanos charged_at, Nanos now);
   // Charges the remote store what was used already, and does not wait to hear of it: where it does not answer, it is
   // owed. REQUIRES: the arrear's numbers are what the charge is judged by.
-  void charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask);
+  enum class Rest : std::uint8_t { kLost, kAhead };  // of what does not fit
+  void charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask, Rest rest);
   // The cost of a check in one unit: as it came, and in whole units, rounded up.
   struct Amount {
     double exact;  // negative: it has none of that unit
     Units whole;
   };
   using Amounts = std::array<Amount, kMaxUnits>;  // by unit of the rules
+  static void amounts_of(std::span<const Cost> costs, const Ruleset& rules, Amounts& amounts) noexcept;
   // Adds what the matching policies charge; false: too many of them.
-  [[nodiscard]] bool add_to_plan(const State& state, policy::Fields& fields, const Amounts& amounts, bool parent,
-                                 Plan& plan, CheckDecision& decision);
+  [[nodiscard]] bool add_to_plan(const State& state, policy::Fields& fields, bool parent, Plan& plan,
+                                 CheckDecision& decision);
+  // The same for a check that is not remembered, but will be where there is a memory.
+  struct Remembered {
+    Recall::Memory* memory = nullptr;
+    std::uint64_t identity = 0;
+  };
+  [[nodiscard]] bool add_matching(const State& state, policy::Fields& fields, bool parent, const Remembered& as,
+                                  Plan& plan, CheckDecision& decision);
+  [[nodiscard]] bool add_legs(const State& state, policy::Fields& fields, const Recall::Memory::Known& known,
+                              bool parent, Plan& plan, CheckDecision& decision) const;
+  // The same from a draft. REQUIRES: plan and decision are empty.
+  void follow(const Recall::Draft& draft, const base::Hash128* cells, Plan& plan,
+              CheckDecision& decision) const noexcept;
+  // nullptr: there is none.
+  [[nodiscard]] const Recall::Draft* draft_of(const State& state, policy::Fields& fields, const Route& route,
+                                              Recall::Memory& memory);
   void decide_allowed(const Check& check, const Plan& plan, const store::Applied& applied, CheckDecision& decision);
-  // What is to be said about the nth charge, though it was admitted.
+  // What is to be said about these charges (bit i: the i-th), though they were admitted; about the nth of them.
+  void warn(const Check& check, const Plan& plan, std::uint64_t charges, CheckDecision& decision);
   void warn(const Check& check, const Plan& plan, std::size_t nth, Judged& judged, CheckDecision& decision);
   void decide_denied(const Plan& plan, const store::Applied& applied, CheckDecision& decision);
   void deny(CheckDecision& decision, Why why) const noexcept;
@@ -301,7 +319,6 @@ class Engine {
   [[nodiscard]] bool take_lease(Nanos now, const Check& check, const Plan& plan, const Answered& answered,
                                 CheckDecision& decision);
   void note_unknown(const Check& check, Nanos wall);
-  static void amounts_of(const Check& check, const Ruleset& rules, Amounts& amounts) noexcept;
   [[nodiscard]] Decision apply_own(Nanos now, const store::Charge& charge, Use use);
   void tell(const Event& event) const noexcept {
     if (sink_ != nullptr) sink_->on_event(event);

@@ -27,15 +27,15 @@ base::Hash128 Engine::allowance_cell(std::span<const std::string_view> names) co
 
 bool Engine::add_allowances(const Allowances& allowances, Plan& plan, CheckDecision& decision) {
   plan.of_allowances = allowances.on_store_failure;
+  if (plan.charges.size() + allowances.all.size() > store::kMaxCharges) return false;
   for (const Allowances::One& one : allowances.all) {
-    if (plan.charges.full()) return false;
     store::Charge& charge = plan.charges.emplace_back();
     charge.key = one.cell;
     charge.limit = &one.limit->numbers->live;
     charge.cost = 1;
     charge.counted = false;
     charge.patience = Nanos{0};
-    plan.limits.emplace_back() = one.limit;
+    plan.limits.append(one.limit);
   }
   decision.allowance_count = static_cast<std::uint32_t>(allowances.all.size());
   return true;

@@ -141,7 +141,8 @@ void Engine::rebuild_overrides_locked() {
       own.tiers[t] = book_.limit(identity, *limit, hasher_.seed(), factor_, changes);
     }
   }
-  book_.apply(changes);
+  // Whoever is given other numbers starts anew, as whoever is given some for the first time does.
+  book_.apply(changes, OnChange::kReset);
   // The old table keeps its limits alive until here, so that those that stay keep their cells' history.
   overrides_ = std::move(table);
   (void)publish_locked();

@@ -37,6 +37,7 @@ Explanation Engine::explain(const Check& check) {
           part.dimension == Dimension::kAttribute && attribute) {
         value = policy::ValueText(*attribute).view();
       }
+      if (working.tiered && part.dimension == Dimension::kChannel) value = policy::bucket_channel(value);
       const std::string name =
           part.dimension == Dimension::kAttribute ? part.attribute : policy::to_string(part.dimension);
       about.key += fmt::format("{}{}={}", about.key.empty() ? "" : " ", name, value.empty() ? "-" : value);

@@ -28,13 +28,16 @@ bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const A
       if (!charged || (!check.hold && !slots)) continue;
       const core::CompiledLimit& numbers = charge.limit->current();
       if (slots) lease->ttl = std::min(lease->ttl, numbers.numbers.concurrency.ttl);
-      const Nanos wait = charge.limit->strategy() == Strategy::kLeakyBucket ? decision.outcomes[i].delay
-                         : applied.reserved                                 ? applied.wait
+      const core::Outcome& outcome = decision.outcomes[i];
+      const bool waits = applied.reserved && !outcome.fits();
+      const Nanos wait = charge.limit->strategy() == Strategy::kLeakyBucket ? outcome.delay
+                         : waits                                            ? applied.wait
                                                                             : Nanos{0};
       const Nanos at = remote ? answered.at : numbers.follows_wall() ? decision.wall : now;
       const WorkingLimit& limit = *plan.limits[i];
       lease->held.push_back({charge, answered.by == AnsweredBy::kStandIn ? limit.local : limit.numbers, at + wait,
-                             working.policy->unit, working.policy->id, working.scale, remote});
+                             waits ? Nanos{0} : outcome.reset_after, charge.limit->generation(), working.policy->unit,
+                             working.policy->id, working.scale, remote});
     }
   }
   if (lease->held.empty()) {
@@ -72,10 +75,21 @@ void Engine::release_slot(const Held& held, LeaseId slot, Nanos now) {
 }
 
 void Engine::refund_held(const Held& held, const store::Charge& charge, Nanos now, Nanos wall) {
+  const core::CompiledLimit limit = charge.limit->current();
+  Nanos charged_at = held.charged_at;
+  if (held.generation == charge.limit->generation()) {
+    if (limit.strategy == Strategy::kLeakyBucket) {
+      charged_at += core::refill_time(limit, held.charge.cost - charge.cost);  // the units that are kept go first
+    } else if (limit.strategy == Strategy::kTokenBucket || limit.strategy == Strategy::kGcra) {
+      // Once the bucket would have been full without these units, the refill has brought them back. That it would not
+      // have been before it had refilled all else that was drawn, whatever was drawn since.
+      charged_at += std::max(held.reset_after - core::refill_time(limit, charge.cost), Nanos{0});
+    }
+  }
   if (held.remote) {
-    remote_->refund(charge, held.charged_at, {});
+    remote_->refund(charge, charged_at, {});
   } else {
-    store_.refund(charge, held.charged_at, charge.limit->current().follows_wall() ? wall : now);
+    store_.refund(charge, charged_at, limit.follows_wall() ? wall : now);
   }
 }
 
@@ -114,26 +128,31 @@ double Engine::settle_part(const Held& held, double actual, Nanos now, Nanos wal
     return 0;
   }
   if (charge.cost == 0) return 0;
-  // What was used was used: it is charged ahead if it must be, and what no wait could fit is told.
+  // What was used was used: as much as fits is charged now, the rest ahead; and what no wait could fit is told.
   const Units most = charge.limit->current().most;
   const Units excess = std::max<Units>(0, charge.cost - most);
   charge.cost -= excess;
   charge.soft = false;
   charge.patience = core::kLongestSpan;
-  const store::Ask ask{.now = now,
-                       .wall = wall,
-                       .effect = store::Effect::kReserve,
-                       .patience = core::kLongestSpan,
-                       .lease = slot,
-                       .count_denial = false};
+  store::Ask ask{.now = now, .wall = wall, .patience = core::kLongestSpan, .lease = slot, .count_denial = false};
   if (held.remote) {
-    charge_owed(charge, {held.numbers, charge.cost, wall}, ask);
+    charge_owed(charge, {held.numbers, charge.cost, wall}, ask, Rest::kAhead);
     return static_cast<double>(excess) / held.scale;
   }
-  core::Outcome outcome;
-  const store::Applied applied = store_.apply({&charge, 1}, ask, {&outcome, 1});
-  const bool charged = !applied.store_full && (applied.wait == Nanos{0} || applied.reserved);
-  return static_cast<double>(excess + (charged ? 0 : charge.cost)) / held.scale;
+  const auto take = [&](Units units, store::Effect effect) {
+    charge.cost = units;
+    ask.effect = effect;
+    core::Outcome outcome;
+    const store::Applied applied = store_.apply({&charge, 1}, ask, {&outcome, 1});
+    const bool taken = !applied.store_full && (applied.wait == Nanos{0} || applied.reserved);
+    return std::pair(taken ? units : 0, outcome.remaining);
+  };
+  Units rest = charge.cost;
+  const auto [all, left] = take(rest, store::Effect::kCharge);
+  rest -= all;
+  if (rest > 0 && left > 0) rest -= take(std::min(left, rest), store::Effect::kCharge).first;
+  if (rest > 0) rest -= take(rest, store::Effect::kReserve).first;
+  return static_cast<double>(excess + rest) / held.scale;
 }
 
 Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std::span<const Cost> actual) {

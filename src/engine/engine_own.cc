@@ -187,10 +187,8 @@ void Engine::refund(Nanos now, const Check& check) {
   const State& state = *decision.state_;
   Fields fields(check, hasher_);
   if (check.allowances == nullptr) fields.set_tier(state.rules->rules.classify(check.operation).tier);
-  Amounts amounts;
-  amounts_of(check, *state.rules, amounts);
   Plan plan;
-  if (!add_to_plan(state, fields, amounts, false, plan, decision)) return;
+  if (!add_to_plan(state, fields, false, plan, decision)) return;
   if (check.allowances != nullptr && !add_allowances(*check.allowances, plan, decision)) return;
   const Nanos wall = clock_->wall(now);
   for (const store::Charge& charge : plan.charges) {
@@ -219,10 +217,8 @@ std::vector<Engine::TierUsage> Engine::tier_usage(std::string_view agent, std::s
     const State& state = *decision.state_;
     Fields fields(check, hasher_);
     fields.set_tier(tier);
-    Amounts amounts;
-    amounts_of(check, *state.rules, amounts);
     Plan plan;
-    if (!add_to_plan(state, fields, amounts, false, plan, decision)) continue;
+    if (!add_to_plan(state, fields, false, plan, decision)) continue;
     for (const Judged& judged : decision.judged) {
       if (!decision.policy(judged).tier || judged.count == 0) continue;
       store::Charge charge = plan.charges[judged.first];

@@ -34,7 +34,16 @@ base::Hash128 part_hash(const policy::KeyPart& part, Fields& fields) noexcept {
 }
 
 // The salt mixed with every part of the key in turn.
-base::Hash128 key_hash(const WorkingPolicy& working, base::Hash128 salt, Fields& fields) noexcept {
+base::Hash128 key_hash(const WorkingPolicy& working, base::Hash128 salt, Fields& fields,
+                       const base::Hasher& hasher) noexcept {
+  if (working.tiered) {
+    for (const policy::KeyPart& part : working.policy->key) {
+      const bool channel = part.dimension == Dimension::kChannel;
+      salt = base::mix(
+          salt, channel ? hasher(policy::bucket_channel(fields.text(part.dimension))) : fields.hash(part.dimension));
+    }
+    return salt;
+  }
   if (!working.attributes) {
     for (std::uint64_t rest = working.key; rest != 0; rest >>= 4) {
       salt = base::mix(salt, fields.hash(static_cast<Dimension>((rest & 15) - 1)));
@@ -46,7 +55,7 @@ base::Hash128 key_hash(const WorkingPolicy& working, base::Hash128 salt, Fields&
 }
 
 // By matching; false: more policies match, or have more limits, than there may be.
-bool find_route(const State& state, Fields& fields, Route& route) {
+bool find_route(const State& state, Fields& fields, const base::Hasher& hasher, Route& route) {
   policy::Matched matched;
   state.rules->rules.match(fields, state.surroundings, matched);
   if (matched.overflow()) return false;
@@ -56,7 +65,7 @@ bool find_route(const State& state, Fields& fields, Route& route) {
     route.legs.emplace_back() = {index, side.strand, side.enforced};
     for (const WorkingLimit& limit : working.strands[side.strand].limits) {
       if (route.cells.full()) return false;
-      route.cells.emplace_back() = key_hash(working, limit.salt, fields);
+      route.cells.emplace_back() = key_hash(working, limit.salt, fields, hasher);
     }
   }
   return true;
@@ -64,20 +73,75 @@ bool find_route(const State& state, Fields& fields, Route& route) {
 
 }  // namespace
 
-bool Engine::add_to_plan(const State& state, Fields& fields, const Amounts& amounts, bool parent, Plan& plan,
-                         CheckDecision& decision) {
+bool Engine::add_to_plan(const State& state, Fields& fields, bool parent, Plan& plan, CheckDecision& decision) {
   Recall::Memory* const memory = recall_.mine();
-  const std::uint64_t asked = memory == nullptr ? 0 : fields.identity(state.number, state.rules->rules.looks_at());
-  Recall::Memory::Known known;
-  if (memory != nullptr) known = memory->find(asked);
-  Route fresh;
-  if (known.legs.data() == nullptr) {
-    if (!find_route(state, fields, fresh)) return false;
-    if (memory != nullptr) memory->keep(asked, fresh);
-    known = {{fresh.legs.data(), fresh.legs.size()}, {fresh.cells.data(), fresh.cells.size()}};
+  if (memory == nullptr) return add_matching(state, fields, parent, {}, plan, decision);
+  const Remembered as{memory, fields.identity(state.number, state.rules->rules.looks_at())};
+  const Recall::Memory::Known known = memory->find(as.identity, state.number);
+  // One request, not by somebody who has numbers of their own for it: as most are.
+  const bool plain = fields.check().costs.empty() && !parent;
+  if (plain && known.draft != nullptr && (!known.draft->tiered || state.overrides->empty())) [[likely]] {
+    follow(*known.draft, known.cells.data(), plan, decision);
+    return true;
   }
-  for (const base::Hash128& each : known.cells) store_.prefetch_way(each);
+  if (known.legs.data() == nullptr) return add_matching(state, fields, parent, as, plan, decision);
+  return add_legs(state, fields, known, parent, plan, decision);
+}
 
+bool Engine::add_matching(const State& state, Fields& fields, bool parent, const Remembered& as, Plan& plan,
+                          CheckDecision& decision) {
+  Route route;
+  if (!find_route(state, fields, hasher_, route)) return false;
+  if (as.memory != nullptr) as.memory->keep(as.identity, route, draft_of(state, fields, route, *as.memory));
+  return add_legs(state, fields, {route}, parent, plan, decision);
+}
+
+const Recall::Draft* Engine::draft_of(const State& state, Fields& fields, const Route& route, Recall::Memory& memory) {
+  bool is_new = false;
+  Recall::Draft* const draft = memory.draft(state.number, route, is_new);
+  if (!is_new) return draft;
+  Check one_request = fields.check();
+  one_request.costs = {};
+  Fields its_fields(one_request, hasher_);
+  Plan plan;
+  CheckDecision decision;
+  (void)add_legs(state, its_fields, {route}, false, plan, decision);
+  draft->charges.append(plan.charges);
+  draft->limits.append(plan.limits);
+  draft->judged.append(decision.judged);
+  draft->patience = plan.patience;
+  draft->holds_slots = plan.holds_slots;
+  for (const Leg leg : route.legs) draft->tiered = draft->tiered || state.rules->policies[leg.policy].tiered;
+  // Policies that count something else than requests are passed over, with their cells.
+  std::uint8_t cell = 0;
+  for (const Leg leg : route.legs) {
+    const WorkingPolicy& working = state.rules->policies[leg.policy];
+    for (std::size_t i = 0; i < working.strands[leg.strand].limits.size(); ++i, ++cell) {
+      if (working.unit == 0) draft->cells.append(cell);
+    }
+  }
+  return draft;
+}
+
+inline void Engine::follow(const Recall::Draft& draft, const base::Hash128* cells, Plan& plan,
+                           CheckDecision& decision) const noexcept {
+  plan.charges.append(draft.charges);
+  Charge* charge = plan.charges.data();
+  for (const std::uint8_t cell : draft.cells) {
+    store_.prefetch_way(cells[cell]);
+    charge++->key = cells[cell];
+  }
+  plan.limits.append(draft.limits);
+  decision.judged.append(draft.judged);
+  plan.patience = draft.patience;
+  plan.holds_slots = draft.holds_slots;
+}
+
+bool Engine::add_legs(const State& state, Fields& fields, const Recall::Memory::Known& known, bool parent, Plan& plan,
+                      CheckDecision& decision) const {
+  for (const base::Hash128& each : known.cells) store_.prefetch_way(each);
+  Amounts amounts;
+  amounts_of(fields.check().costs, *state.rules, amounts);
   const bool overridden = !state.overrides->empty();
   const base::Hash128* cell = known.cells.data();
   for (const Leg leg : known.legs) {
@@ -123,7 +187,7 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const Amounts& amou
       judged.own = state.own_limit(fields.hash(Dimension::kAgent), *working.policy->tier);
     }
     if (judged.own != nullptr) {
-      if (!charge(*judged.own, key_hash(working, judged.own->salt, fields))) return false;
+      if (!charge(*judged.own, key_hash(working, judged.own->salt, fields, hasher_))) return false;
       cell += strand.limits.size();
     } else {
       for (const WorkingLimit& limit : strand.limits) {
@@ -136,10 +200,10 @@ bool Engine::add_to_plan(const State& state, Fields& fields, const Amounts& amou
   return true;
 }
 
-void Engine::amounts_of(const Check& check, const Ruleset& rules, Amounts& amounts) noexcept {
+void Engine::amounts_of(std::span<const Cost> costs, const Ruleset& rules, Amounts& amounts) noexcept {
   for (std::size_t unit = 0; unit < rules.units.size(); ++unit) amounts[unit].exact = -1;
-  if (check.costs.empty()) amounts[0] = {1, 1};
-  for (const Cost& cost : check.costs) {
+  if (costs.empty()) amounts[0] = {1, 1};
+  for (const Cost& cost : costs) {
     for (std::size_t unit = 0; unit < rules.units.size(); ++unit) {
       if (rules.units[unit] != cost.unit) continue;
       amounts[unit].exact = std::max(amounts[unit].exact, 0.0) + cost.amount;

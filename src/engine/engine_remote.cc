@@ -176,11 +176,11 @@ void Engine::make_up() {
     charge.limit = &arrear.numbers->live;
     const core::CompiledLimit limit = charge.limit->current();
     charge.cost = std::min(still_owed(limit, arrear, clock_->wall(clock_->now())), limit.most);
-    if (charge.cost > 0) charge_owed(charge, std::move(arrear), {.effect = store::Effect::kCharge});
+    if (charge.cost > 0) charge_owed(charge, std::move(arrear), {}, Rest::kLost);
   }
 }
 
-void Engine::charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask) {
+void Engine::charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask, Rest rest) {
   struct Owed {
     store::Charge charge;
     Arrear arrear;  // keeps the limit alive
@@ -188,18 +188,23 @@ void Engine::charge_owed(const store::Charge& charge, Arrear arrear, const store
   };
   auto owed = std::make_shared<Owed>(Owed{charge, std::move(arrear), {}});
   remote_->apply({&owed->charge, 1}, ask, {&owed->outcome, 1},
-                 [this, owed, ask](const Result<RemoteStore::Answer>& answer) {
+                 [this, owed, ask, rest](const Result<RemoteStore::Answer>& answer) {
                    if (!answer) {
                      arrears_.add(owed->charge.key, owed->arrear.numbers, owed->charge.cost, owed->arrear.last);
                      return;
                    }
-                   // Others may have used what is owed here meanwhile: then all that is left is taken.
-                   const Units left = owed->outcome.remaining;
+                   // It may not fit: then all that is left is taken.
+                   const Units left = std::max<Units>(owed->outcome.remaining, 0);
                    const bool charged = answer->applied.wait == Nanos{0} || answer->applied.reserved;
-                   if (charged || left <= 0 || left >= owed->charge.cost) return;
-                   store::Charge less = owed->charge;
-                   less.cost = left;
-                   charge_owed(less, owed->arrear, ask);
+                   if (charged || left >= owed->charge.cost) return;
+                   store::Charge part = owed->charge;
+                   part.cost = left;
+                   if (left > 0) charge_owed(part, owed->arrear, ask, Rest::kLost);
+                   if (rest != Rest::kAhead) return;
+                   store::Ask later = ask;
+                   later.effect = store::Effect::kReserve;
+                   part.cost = owed->charge.cost - left;
+                   charge_owed(part, owed->arrear, later, Rest::kLost);
                  });
 }
 

@@ -19,7 +19,9 @@ namespace headgate::engine {
 struct Held {
   store::Charge charge;  // its limit is kept alive by `numbers`
   std::shared_ptr<LiveNumbers> numbers;
-  Nanos charged_at{0};  // by the clock that the limit follows
+  Nanos charged_at{0};           // by the clock that the limit follows
+  Nanos reset_after{0};          // from then on; zero where it was charged ahead
+  std::uint32_t generation = 0;  // of the limit, by which it was charged
   std::string unit;
   std::string policy_id;
   double scale = 1;

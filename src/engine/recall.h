@@ -2,11 +2,12 @@
 //
 // What is remembered is found by one hash of all that matching looks at. The engine's state is part of it: once that
 // has been replaced, nothing is found any more. Each thread remembers for itself.
+//
+// Checks that the same policies match differ in their cells alone, so what they charge is drafted once for all of them.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <memory>
 #include <new>
 #include <span>
@@ -14,9 +15,11 @@
 #include "base/bounded_array.h"
 #include "base/hash.h"
 #include "base/thread_slot.h"
+#include "engine/check_decision.h"
 #include "policy/limit_reader.h"
 #include "policy/reader.h"
 #include "policy/rules.h"
+#include "store/charge.h"
 
 namespace headgate::engine {
 
@@ -37,57 +40,109 @@ struct Route {
 
 class Recall {
  public:
+  static constexpr std::size_t kMost = 6;  // legs of a check, and cells; what has more is not remembered
+
+  // What a check of one request charges, but for the keys.
+  struct Draft {
+    base::BoundedArray<Leg, kMost> legs;  // whose it is
+    base::BoundedArray<store::Charge, kMost> charges;
+    base::BoundedArray<std::uint8_t, kMost> cells;          // of the charges, among the route's
+    base::BoundedArray<const WorkingLimit*, kMost> limits;  // beside charges
+    base::BoundedArray<Judged, kMost> judged;
+    Nanos patience{0};
+    bool holds_slots = false;
+    bool tiered = false;  // an agent may have numbers of its own for some of it
+  };
+
   // One thread's: for some thousand checks, in half a megabyte.
   class alignas(64) Memory {
    public:
     struct Known {
       std::span<const Leg> legs;  // from nullptr: nothing is known
       std::span<const base::Hash128> cells;
+      const Draft* draft = nullptr;  // nullptr: there is none
+
+      Known() = default;
+      Known(const Route& route) noexcept
+          : legs(route.legs.data(), route.legs.size()), cells(route.cells.data(), route.cells.size()) {}
     };
     // Remembering costs more than it saves where checks hardly ever come again: then only now and then one is looked
     // for, until those are found.
     [[nodiscard]] bool is_worth_it() noexcept { return credit_ > 0 || ++passed_ % kOneIn == 0; }
 
-    [[nodiscard]] Known find(std::uint64_t check) noexcept {
+    // `state`: the number of the engine's, which is part of the check's hash.
+    [[nodiscard]] Known find(std::uint64_t check, std::uint64_t state) noexcept {
       check |= kTaken;
       const std::array<std::uint64_t, kWays>& set = checks_[check % kSets];
-      // Which way it is kept is chance: compare all four, and branch once.
+      // All that it may be, since it would take as long again to fetch it once it is known which.
+      for (const Entry& entry : entries_[check % kSets]) __builtin_prefetch(&entry);
+      // Which way it is kept is chance: compare them all, and branch once.
       static_assert(kWays == 4);
-      const std::uint32_t matches = (set[0] == check ? 1U : 0U) | (set[1] == check ? 2U : 0U) |
-                                    (set[2] == check ? 4U : 0U) | (set[3] == check ? 8U : 0U);
-      if (matches == 0) {
+      const std::size_t way =
+          (set[1] == check ? 1U : 0U) + 2 * (set[2] == check ? 1U : 0U) + 3 * (set[3] == check ? 1U : 0U);
+      if (set[way] != check) {
         credit_ = std::max(credit_ - kMissed, 0);
         return {};
       }
       credit_ = std::min(credit_ + 1, kMostCredit);
-      const Entry& entry = entries_[check % kSets][static_cast<std::size_t>(std::countr_zero(matches))];
-      return {{entry.legs.data(), entry.leg_count}, {entry.cells.data(), entry.cell_count}};
+      const Entry& entry = entries_[check % kSets][way];
+      Known known;
+      known.legs = {entry.legs.data(), entry.leg_count};
+      known.cells = {entry.cells.data(), entry.cell_count};
+      if (entry.draft != kNoDraft && state == drafted_in_) known.draft = &drafts_[entry.draft];
+      return known;
     }
 
     // In place of whatever is there. What is too long is not kept.
-    void keep(std::uint64_t check, const Route& route) noexcept {
+    void keep(std::uint64_t check, const Route& route, const Draft* draft) noexcept {
       if (route.legs.size() > kMost || route.cells.size() > kMost) return;
       check |= kTaken;
       const std::size_t set = check % kSets;
       const std::size_t way = next_++ % kWays;
       checks_[set][way] = check;
       Entry& entry = entries_[set][way];
-      entry.leg_count = static_cast<std::uint32_t>(route.legs.size());
-      entry.cell_count = static_cast<std::uint32_t>(route.cells.size());
+      entry.leg_count = static_cast<std::uint16_t>(route.legs.size());
+      entry.cell_count = static_cast<std::uint16_t>(route.cells.size());
+      entry.draft = draft == nullptr ? kNoDraft : static_cast<std::uint32_t>(draft - drafts_.data());
       std::copy(route.legs.begin(), route.legs.end(), entry.legs.begin());
       std::copy(route.cells.begin(), route.cells.end(), entry.cells.begin());
+    }
+
+    // The draft of these legs in that state of the engine, or a new one for the caller to fill in; nullptr: there is
+    // none, and no room for it.
+    [[nodiscard]] Draft* draft(std::uint64_t state, const Route& route, bool& is_new) noexcept {
+      is_new = false;
+      if (route.legs.size() > kMost || route.cells.size() > kMost || state < drafted_in_) return nullptr;
+      if (state > drafted_in_) {
+        drafted_in_ = state;
+        draft_count_ = 0;
+      }
+      const auto same = [](const Leg& a, const Leg& b) {
+        return a.policy == b.policy && a.strand == b.strand && a.enforced == b.enforced;
+      };
+      for (std::size_t i = 0; i < draft_count_; ++i) {
+        const auto& legs = drafts_[i].legs;
+        if (std::equal(legs.begin(), legs.end(), route.legs.begin(), route.legs.end(), same)) return &drafts_[i];
+      }
+      if (draft_count_ == kDrafts) return nullptr;
+      Draft& made = *new (&drafts_[draft_count_++]) Draft();
+      for (const Leg& leg : route.legs) made.legs.append(leg);
+      is_new = true;
+      return &made;
     }
 
    private:
     static constexpr std::size_t kSets = 1024;
     static constexpr std::size_t kWays = 4;
-    static constexpr std::size_t kMost = 6;
+    static constexpr std::size_t kDrafts = 64;
+    static constexpr std::uint32_t kNoDraft = ~std::uint32_t{0};
     static constexpr std::uint64_t kTaken = std::uint64_t{1} << 63;  // 0 is a place where nothing is
     struct Entry {
-      std::uint32_t leg_count;
-      std::uint32_t cell_count;
+      std::uint16_t leg_count;
+      std::uint16_t cell_count;
+      std::uint32_t draft;
+      std::array<base::Hash128, kMost> cells;  // those of most checks lie on one cache line with what is above
       std::array<Leg, kMost> legs;
-      std::array<base::Hash128, kMost> cells;
     };
     static_assert(sizeof(Entry) == 128);
     static constexpr std::int32_t kMissed = 2;  // hits that make up for a miss
@@ -96,6 +151,9 @@ class Recall {
 
     std::array<std::array<std::uint64_t, kWays>, kSets> checks_{};
     std::array<std::array<Entry, kWays>, kSets> entries_{};
+    std::array<Draft, kDrafts> drafts_;
+    std::size_t draft_count_ = 0;
+    std::uint64_t drafted_in_ = 0;  // the number of the state that they are of
     std::size_t next_ = 0;
     std::int32_t credit_ = kMostCredit;  // enough to get to know as many as there is room for, twice
     std::uint32_t passed_ = 0;

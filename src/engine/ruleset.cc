@@ -22,6 +22,16 @@ std::string identity_of(const policy::Policy& policy, const std::string& variant
   return identity;
 }
 
+// A window has counted what happened in it, and other numbers do not change what did. A bucket is as full as it is.
+OnChange on_change(Strategy strategy) noexcept {
+  switch (strategy) {
+    case Strategy::kTokenBucket:
+    case Strategy::kLeakyBucket:
+    case Strategy::kGcra: return OnChange::kKeepFraction;
+    default: return OnChange::kKeepUnits;
+  }
+}
+
 std::uint16_t unit_index(std::vector<std::string>& units, const std::string& unit) {
   const auto found = std::find(units.begin(), units.end(), unit);
   if (found != units.end()) return static_cast<std::uint16_t>(found - units.begin());
@@ -68,13 +78,13 @@ void LimitBook::scale(const Ruleset& rules, double factor, Changes& changes) con
   }
 }
 
-void LimitBook::apply(const Changes& changes) {
+void LimitBook::apply(const Changes& changes, std::optional<OnChange> how) {
   std::vector<store::MemoryStore::Change> of_store;
   for (const auto& [numbers, limit] : changes) {
     numbers->stands = limit;
-    of_store.push_back({&numbers->live, core::compile(limit)});
+    of_store.push_back({&numbers->live, core::compile(limit), how.value_or(on_change(limit.strategy()))});
   }
-  store_.change(of_store, OnChange::kKeepFraction);
+  store_.change(of_store);
 }
 
 void LimitBook::equip(Ruleset& rules, std::uint64_t seed, double factor, Changes& changes) {

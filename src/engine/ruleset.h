@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -64,7 +65,7 @@ struct WorkingPolicy {
   std::vector<Strand> strands;
 
   // How much of a limit must be used for its nearing end to be told; rounding does not count.
-  [[nodiscard]] double warns_from(Units limit) const noexcept { return warn_at * static_cast<double>(limit) - 1e-9; }
+  [[nodiscard]] static double warns_from(double warn_at, double limit) noexcept { return warn_at * limit - 1e-9; }
 };
 
 // More units than this in one set of policies are refused.
@@ -78,8 +79,8 @@ struct Ruleset {
 };
 
 // Hands out live limits, the same one again for as long as a limit keeps its identity: its policy, variant, strategy,
-// key and unit. So cells live on when a document is loaded anew, and when only numbers changed, what was used is
-// carried over as a fraction.
+// key and unit. So cells live on when a document is loaded anew, and when only numbers changed, windows go on from what
+// they have counted and buckets are as full as they were, in proportion.
 //
 // Not safe for concurrent use: whoever publishes takes turns.
 class LimitBook {
@@ -97,7 +98,8 @@ class LimitBook {
                                    Changes& changes);
   void scale(const Ruleset& rules, double factor, Changes& changes) const;
   void scale(const WorkingLimit& limit, double factor, Changes& changes) const;
-  void apply(const Changes& changes);
+  // `how` cells are carried over, if not as their strategy suggests.
+  void apply(const Changes& changes, std::optional<OnChange> how = {});
   // From the next scale() on.
   void set_share(double share) noexcept { share_ = share; }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/same_text.h"
+
 namespace headgate::policy {
 
 ValueText::ValueText(const Value& value) noexcept {
@@ -29,19 +31,19 @@ base::Hash128 Fields::hash(const Value* value) const noexcept {
   return hasher_(ValueText(*value).view());
 }
 
-std::uint64_t Fields::identity(std::uint64_t number, std::uint32_t dimensions) const noexcept {
+std::uint64_t Fields::identity(std::uint64_t number, const LooksAt& of) const noexcept {
   base::HashChain chain(hasher_);
   chain.add(0, number, 0);
   const auto add = [&](std::size_t i) {
-    if ((dimensions >> i & 1) != 0) chain.add(1 + i, text(static_cast<Dimension>(i)));
+    if ((of.dimensions >> i & 1) != 0) chain.add(1 + i, text(static_cast<Dimension>(i)));
   };
   // Not in a loop: there is much to be known of each beforehand.
   const auto add_all = [&]<std::size_t... kIndexes>(std::index_sequence<kIndexes...>) { (add(kIndexes), ...); };
   add_all(std::make_index_sequence<kCount>());
-  if ((dimensions & bit_of(Dimension::kAttribute)) == 0) return chain.all();
-  chain.add(0, check_.attributes.size(), 0);
+  if (of.attributes == 0) return chain.all();
   std::uint64_t what = kCount + 1;
   for (const auto& [name, value] : check_.attributes) {
+    if ((of.attributes & base::hint_of(name)) == 0) continue;
     chain.add(what, name);
     const auto kind = static_cast<std::uint64_t>(value.kind);
     if (value.kind == Value::Kind::kText) {

@@ -14,6 +14,13 @@ namespace headgate::policy {
   return std::uint32_t{1} << static_cast<unsigned>(dimension);
 }
 
+// What is looked at in a check: a bit for each dimension and, where attributes are among them, for the name of each
+// (see base::hint_of).
+struct LooksAt {
+  std::uint32_t dimensions = 0;
+  std::uint64_t attributes = 0;
+};
+
 // Borrows the check. Not for sharing between threads.
 class Fields {
  public:
@@ -33,8 +40,8 @@ class Fields {
     }
     return hashes_[i];
   }
-  // One hash of all of these dimensions, under that number.
-  [[nodiscard]] std::uint64_t identity(std::uint64_t number, std::uint32_t dimensions) const noexcept;
+  // One hash of all of this, under that number.
+  [[nodiscard]] std::uint64_t identity(std::uint64_t number, const LooksAt& of) const noexcept;
   void set_tier(Tier tier) noexcept { tier_ = to_string(tier); }
   void copy_tier(const Fields& other) noexcept { tier_ = other.tier_; }
 

@@ -197,6 +197,10 @@ struct Document {
 // The built-in policies that `tiers` stands for: tier-light, tier-normal, tier-heavy, unidentified, registration.
 // REQUIRES: every capacity and refill_per_minute is at least 1 and fits a token bucket, as readers have checked.
 [[nodiscard]] std::vector<Policy> tier_policies(const Tiers& tiers);
+// There are two buckets a tier, and a channel of one's own making is no third.
+[[nodiscard]] constexpr std::string_view bucket_channel(std::string_view channel) noexcept {
+  return channel == "ws" ? "ws" : "http";
+}
 
 // For people: "sliding_window 50/60s", in the policy's own unit.
 [[nodiscard]] std::string describe(const Policy& policy, const Limit& limit);

@@ -130,10 +130,16 @@ void Rules::compile_conditions() {
     conditions.missing_matches = policy.missing == Missing::kMatch;
     conditions.only_fields = conditions.attributes.empty() && conditions.load_levels == 0 && conditions.emergency < 0 &&
                              !conditions.unidentified;
-    for (const FieldRule& rule : conditions.fields) looks_at_ |= bit_of(rule.dimension);
-    for (const KeyPart& part : policy.key) looks_at_ |= bit_of(part.dimension);
-    if (!conditions.attributes.empty()) looks_at_ |= bit_of(Dimension::kAttribute);
-    if (conditions.unidentified) looks_at_ |= bit_of(Dimension::kAgent);
+    for (const FieldRule& rule : conditions.fields) looks_at_.dimensions |= bit_of(rule.dimension);
+    for (const KeyPart& part : policy.key) {
+      looks_at_.dimensions |= bit_of(part.dimension);
+      if (part.dimension == Dimension::kAttribute) looks_at_.attributes |= base::hint_of(part.attribute);
+    }
+    for (const AttributeCondition& condition : conditions.attributes) {
+      looks_at_.dimensions |= bit_of(Dimension::kAttribute);
+      for (const std::string& name : condition.rule->names) looks_at_.attributes |= base::hint_of(name);
+    }
+    if (conditions.unidentified) looks_at_.dimensions |= bit_of(Dimension::kAgent);
   }
 }
 

@@ -64,9 +64,9 @@ class Rules {
   // For people: why that policy does not match; empty: it does.
   [[nodiscard]] std::string why_not(std::size_t policy, const Fields& fields, const Surroundings& surroundings) const;
 
-  // What any policy matches on or counts by: a bit for each dimension.
-  [[nodiscard]] std::uint32_t looks_at() const noexcept { return looks_at_; }
-  [[nodiscard]] bool tiers_matter() const noexcept { return (looks_at_ & bit_of(Dimension::kTier)) != 0; }
+  // What any policy matches on or counts by.
+  [[nodiscard]] const LooksAt& looks_at() const noexcept { return looks_at_; }
+  [[nodiscard]] bool tiers_matter() const noexcept { return (looks_at_.dimensions & bit_of(Dimension::kTier)) != 0; }
   struct Classified {
     Tier tier = Tier::kNormal;
     bool known = false;  // false: on no list, so normal
@@ -126,7 +126,7 @@ class Rules {
   base::Hasher hasher_;
   std::vector<Conditions> conditions_;
   std::array<PatternSet, kTierCount> tier_operations_;
-  std::uint32_t looks_at_ = 0;
+  LooksAt looks_at_;
 
   // The index: feature -> policies. Features are 64-bit hashes; what they lead to is verified in full.
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> filed_;  // while it is built

@@ -38,6 +38,9 @@ struct Ask {
   LeaseId lease = 0;         // under which concurrency is held
   bool count_denial = true;  // false: a denial is not the last word
   bool ahead = false;        // of those that wait for the store already: many checks depend on it
+  // With kReserve: what fits now is charged now, not at the instant at which the last of them does, so that nobody who
+  // shares a limit with somebody who waits has to wait, too. A leaky bucket's turn comes after the wait all the same.
+  bool apart = false;
 };
 
 // The answer for the whole plan; each charge has an Outcome of its own.

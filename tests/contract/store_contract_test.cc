@@ -153,6 +153,25 @@ TYPED_TEST(StoreContract, ReservesForTheInstantAtWhichAllFit) {
   EXPECT_FALSE(this->ask({this->of(bucket, 10)}, kStart, Effect::kReserve, 1s).reserved);
 }
 
+TYPED_TEST(StoreContract, ChargesAtOnceWhatFitsWhereOnlyOthersHaveToWait) {
+  const LiveLimit bucket = this->ten(Strategy::kTokenBucket);
+  for (int i = 0; i < 10; ++i) this->take(this->of(bucket), kStart);
+  for (const Strategy strategy : kEveryStrategy) {
+    if (strategy == Strategy::kTokenBucket || strategy == Strategy::kLeakyBucket) continue;
+    SCOPED_TRACE(to_string(strategy));
+    const LiveLimit shared = this->ten(strategy);
+    std::vector<core::Outcome> outcomes(2);
+    store::Ask apart{kStart, kStart, Effect::kReserve, 1h, next_lease()};
+    apart.apart = true;
+    const std::vector<Charge> plan{this->of(bucket), this->of(shared)};
+    const Applied reserved = this->store_.apply(plan, apart, outcomes);
+    EXPECT_TRUE(reserved.reserved);
+    EXPECT_GT(reserved.wait, Nanos{0});
+    EXPECT_EQ(this->left(shared, kStart), 9);
+    EXPECT_TRUE(this->take(this->of(shared), kStart)) << "nobody else has to wait";
+  }
+}
+
 TYPED_TEST(StoreContract, GivesBackWhatIsRefunded) {
   for (const Strategy strategy : kEveryStrategy) {
     if (strategy == Strategy::kConcurrency) continue;  // held by lease, given back by release

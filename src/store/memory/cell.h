@@ -94,11 +94,12 @@ void write_short(const Answer& answer, core::Outcome& outcome) noexcept {
 }
 
 // core::sliding_window() and sliding_window_charge() in one, on the words as they lie, for the common case: one unit, a
-// ring of instants with room for it, nothing reserved, and few units leaving. False: nothing was done, go the usual
-// way. REQUIRES: words[0] is no earlier than when the newest instant leaves the window, as store_log() leaves it.
+// ring of instants with room for it, nothing reserved, and not many units leaving. False: nothing was done, go the
+// usual way. REQUIRES: words[0] is no earlier than when the newest instant leaves the window, as store_log() leaves it.
 [[nodiscard]] inline bool charge_instant(const core::LogNumbers& n, Word* words, Nanos now,
                                          ShortAnswer& answer) noexcept {
-  constexpr std::uint32_t kMostLeaving = 4;
+  constexpr std::uint32_t kFewLeaving = 4;
+  constexpr std::uint32_t kMostLeaving = 32;
   const auto packed = static_cast<std::uint64_t>(words[2]);
   const std::uint32_t capacity = RingWord::capacity(packed);
   std::uint32_t head = RingWord::head(packed);
@@ -114,16 +115,19 @@ void write_short(const Answer& answer, core::Outcome& outcome) noexcept {
   const auto place = [capacity](std::uint32_t i) { return i - (i >= capacity ? capacity : 0); };
   const std::uint32_t tail = place(head + size);
 
-  // How many leave is chance, so they are counted without a branch on each.
+  // How many leave is chance, so the first few are counted without a branch on each.
   std::uint32_t leaving = 0;
-  if (size >= kMostLeaving && head + kMostLeaving <= capacity) [[likely]] {
-    const Word* oldest = ring + head;
-    leaving = (oldest[0] <= since ? 1U : 0U) + (oldest[1] <= since ? 1U : 0U) + (oldest[2] <= since ? 1U : 0U) +
-              (oldest[3] <= since ? 1U : 0U);
+  const auto leaves = [&](std::uint32_t i) { return ring[place(head + i)] <= since ? 1U : 0U; };
+  if (size >= kFewLeaving) [[likely]] {
+    leaving = leaves(0) + leaves(1) + leaves(2) + leaves(3);
   } else {
-    for (std::uint32_t i = 0; i < std::min(size, kMostLeaving); ++i) leaving += ring[place(head + i)] <= since ? 1 : 0;
+    for (std::uint32_t i = 0; i < size; ++i) leaving += leaves(i);
   }
-  if (leaving == kMostLeaving || leaving >= size) [[unlikely]]
+  if (leaving == kFewLeaving) [[unlikely]] {
+    while (leaving < size && leaving < kMostLeaving && leaves(leaving) != 0) ++leaving;
+    if (leaving == kMostLeaving) return false;
+  }
+  if (leaving == size) [[unlikely]]
     return false;
   head = place(head + leaving);
   size -= leaving;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
@@ -73,6 +74,12 @@ class CellTable {
       }
       if (cells[kSlots - 1].high == 0) return nullptr;
     }
+  }
+  // The same, looking only behind the cell that these words are of: nullptr may also mean that it stands elsewhere.
+  [[nodiscard]] Entry* find_after(Word* words, std::uint64_t low, std::uint64_t identity) const noexcept {
+    Entry* const next = reinterpret_cast<Entry*>(reinterpret_cast<char*>(words) - offsetof(Entry, words)) + 1;
+    if (next == buckets()[bucket_count()].cells || next->low != low) return nullptr;
+    return ((next->high ^ identity) & Tag::kIdentity) == 0 ? next : nullptr;
   }
   // The same without a loop, for a cell that stands in its first bucket: nullptr may also mean that it does not.
   [[nodiscard]] static Entry* find_at_home(Bucket& bucket, std::uint64_t low, std::uint64_t identity) noexcept {

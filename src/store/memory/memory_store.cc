@@ -37,147 +37,23 @@ MemoryStore::MemoryStore(const MemoryStoreOptions& options)
 MemoryStore::~MemoryStore() = default;
 
 Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes) noexcept {
-  if (charges.size() == 1) {
-    Shard& shard = shard_of(charges[0].key);
-    prefetch_cell(shard, charges[0].key, charges[0].limit->strategy());
-    const std::lock_guard guard(shard.lock);
-    Applied applied;
-    if (!try_plan(charges, ask, outcomes)) applied = apply_locked(charges, ask, outcomes);
-    // Not when only looking: `now` may be any instant then.
-    const bool passing = (shard.acquired + shard.throttled) % kCallsPerSweep == 0;
-    if (passing && ask.effect != Effect::kNone) sweep(shard, 1, idle_before(ask));
-    return applied;
-  }
-
-  // Locked in the order of their addresses, each once, so that no two plans wait for one another.
+  if (charges.size() <= kMostQuick && ask.effect != Effect::kNone && records_ == nullptr) [[likely]]
+    return apply_quickly(charges, ask, outcomes);
   std::array<Shard*, kMaxCharges> shards;
   std::size_t count = 0;
-  std::uint64_t before = ~charges[0].key.low;
   for (const Charge& charge : charges) {
-    if (charge.key.low == before) continue;  // side by side with the last, as a command's quotas are
-    before = charge.key.low;
-    Shard* shard = &shard_of(charge.key);
+    Shard* const shard = &shard_of(charge.key);
     prefetch_cell(*shard, charge.key, charge.limit->strategy());
-    std::size_t at = count;
-    while (at > 0 && shards[at - 1] >= shard) --at;
-    if (at < count && shards[at] == shard) continue;
-    for (std::size_t i = count++; i > at; --i) shards[i] = shards[i - 1];
-    shards[at] = shard;
+    shards[count++] = shard;
   }
+  // Locked in the order of their addresses, each once, so that no two plans wait for one another.
+  std::sort(shards.begin(), shards.begin() + count);
+  count = static_cast<std::size_t>(std::unique(shards.begin(), shards.begin() + count) - shards.begin());
   for (std::size_t i = 0; i < count; ++i) shards[i]->lock.lock();
-  Applied applied;
-  if (!try_plan(charges, ask, outcomes)) applied = apply_locked(charges, ask, outcomes);
+  const Applied applied = apply_locked(charges, ask, outcomes);
+  sweep_in_passing(charges, ask);
   for (std::size_t i = 0; i < count; ++i) shards[i]->lock.unlock();
   return applied;
-}
-
-[[gnu::always_inline]] inline bool MemoryStore::charge_quickly(const Charge& charge, const CompiledLimit& limit,
-                                                               const Place& place, const Ask& ask, Outcome& outcome,
-                                                               Undo& undo) noexcept {
-  Word* words = place.words;
-  undo.place = place;
-  undo.first = words[0];
-  switch (limit.strategy) {
-    case Strategy::kTokenBucket:
-      if (limit.numbers.bucket.den == 1) {
-        const auto step = core::token_bucket_whole(load_bucket(words), limit.numbers.bucket, charge.cost, ask.now);
-        undo.kind = Undo::Kind::kFirstWord;
-        if (step.outcome.fits()) words[0] = step.next.full_at.count();
-        write_short(step.outcome, outcome);
-        return true;
-      }
-      break;
-    case Strategy::kSlidingWindow: {
-      ShortAnswer answer;
-      const bool of_instants = (static_cast<std::uint64_t>(words[2]) & RingWord::kInstantsOnly) != 0;
-      if (charge.cost != 1 || place.ahead() || !of_instants) return false;
-      undo.second = oldest_instant(words).count();
-      undo.third = words[2];
-      undo.fourth = words[3];
-      if (!charge_instant(limit.numbers.log, words, ask.now, answer)) return false;
-      undo.kind = Undo::Kind::kInstant;
-      write_short(answer, outcome);
-      return true;
-    }
-    case Strategy::kFixedWindow:
-    case Strategy::kQuota: {
-      // A window that has begun and has room.
-      const core::WindowNumbers& numbers = limit.numbers.window;
-      const Nanos end{words[0]};
-      if (place.ahead() || ask.wall >= end || words[1] + charge.cost > numbers.most) break;
-      undo.kind = Undo::Kind::kAll;
-      undo.high = *place.high;
-      undo.second = words[1];
-      words[1] += charge.cost;
-      outcome.wait = Nanos{0};
-      outcome.delay = Nanos{0};
-      outcome.reset_after = end - ask.wall;
-      core::read_room(outcome, numbers.most - words[1], numbers.burst, charge.cost);
-      return true;
-    }
-    case Strategy::kConcurrency:
-    case Strategy::kLeakyBucket: return false;
-    default: break;
-  }
-  undo.kind = Undo::Kind::kAll;
-  undo.high = *place.high;
-  undo.second = words[1];
-  if (words_of(limit.strategy) == 4) {
-    undo.third = words[2];
-    undo.fourth = words[3];
-  }
-  bool ahead = place.ahead();
-  bool no_memory = false;
-  outcome = charge_if_fits(limit, words, ahead, charge.cost, time_for(limit, ask), ask.lease, no_memory);
-  *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
-  return true;
-}
-
-bool MemoryStore::try_plan(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes) noexcept {
-  constexpr std::size_t kMost = 8;
-  if (charges.size() > kMost || ask.effect == Effect::kNone || records_ != nullptr) return false;
-  std::array<Undo, kMost> undo;
-  std::size_t done = 0;
-  std::uint32_t taken = 0;  // bit i: the i-th was charged
-  for (; done < charges.size(); ++done) {
-    const Charge& charge = charges[done];
-    const std::uint32_t generation = charge.limit->generation();
-    const CompiledLimit& limit = charge.limit->entry(generation).limit;
-    const Place place = find(shard_of(charge.key), charge.key, limit.strategy);
-    if (place.words == nullptr || Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) break;
-    if (static_cast<std::uint64_t>(charge.cost) - 1 >= static_cast<std::uint64_t>(limit.most)) break;
-    Outcome& outcome = outcomes[done];
-    if (!charge_quickly(charge, limit, place, ask, outcome, undo[done])) break;
-    outcome.limit = limit.limit;
-    if (outcome.fits()) {
-      taken |= 1U << done;
-    } else if (!charge.soft) {
-      break;
-    }
-  }
-  if (done == charges.size()) {
-    Shard& first = shard_of(charges[0].key);
-    if (charges[0].counted) ++first.acquired;
-    return true;
-  }
-  while (done-- > 0) {
-    if ((taken >> done & 1) == 0) continue;
-    const Undo& back = undo[done];
-    Word* words = back.place.words;
-    words[0] = back.first;
-    if (back.kind == Undo::Kind::kFirstWord) continue;
-    if (words_of(charges[done].limit->strategy()) == 4) {
-      words[2] = back.third;
-      words[3] = back.fourth;
-    }
-    if (back.kind == Undo::Kind::kInstant) {
-      oldest_instant(words) = Nanos{back.second};
-    } else {
-      *back.place.high = back.high;
-      words[1] = back.second;
-    }
-  }
-  return false;
 }
 
 Outcome MemoryStore::try_one(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now, LeaseId lease,
@@ -233,7 +109,11 @@ Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& as
     }
     outcomes[i] = judge_cell(charge, plan.places[i], plan.generations[i], ask, cost);
     const Nanos wait = outcomes[i].wait;
-    if (wait == Nanos{0}) continue;
+    if (wait == Nanos{0}) {
+      const bool at_once = ask.apart && charge.limit->strategy() != Strategy::kLeakyBucket;
+      if (at_once) plan.at_once |= std::uint64_t{1} << i;
+      continue;
+    }
     if (charge.soft) {
       plan.skipped |= std::uint64_t{1} << i;
       continue;
@@ -280,10 +160,10 @@ bool MemoryStore::charge_all(std::span<const Charge> charges, const Plan& plan, 
     for (std::size_t i = 0; i < charges.size(); ++i) {
       const Charge& charge = charges[i];
       if (charge.cost == 0 || (plan.skipped >> i & 1) != 0) continue;
-      if (charge_place(charge, plan.places[i], plan.generations[i], ask, wait)) {
+      if (charge_place(charge, plan.places[i], plan.generations[i], ask, plan.wait_of(i, wait))) {
         charged |= std::uint64_t{1} << i;
       } else if (!charge.soft) {
-        take_back(charges, plan.generations, ask, wait, {made, charged});
+        take_back(charges, plan, ask, wait, {made, charged});
         return false;
       }
     }
@@ -300,9 +180,9 @@ bool MemoryStore::charge_all(std::span<const Charge> charges, const Plan& plan, 
       Shard& shard = shard_of(charge.key);
       const bool exists = find(shard, charge.key, charge.limit->strategy()).words != nullptr;
       if (make && exists) continue;
-      if (!charge_cell(charge, plan.generations[i], ask, wait)) {
+      if (!charge_cell(charge, plan.generations[i], ask, plan.wait_of(i, wait))) {
         if (charge.soft) continue;
-        take_back(charges, plan.generations, ask, wait, {made, charged});
+        take_back(charges, plan, ask, wait, {made, charged});
         return false;
       }
       charged |= bit;
@@ -312,7 +192,7 @@ bool MemoryStore::charge_all(std::span<const Charge> charges, const Plan& plan, 
   return true;
 }
 
-void MemoryStore::take_back(std::span<const Charge> charges, const Generations& generations, const Ask& ask, Nanos wait,
+void MemoryStore::take_back(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Nanos wait,
                             Progress progress) noexcept {
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const Charge& charge = charges[i];
@@ -321,7 +201,7 @@ void MemoryStore::take_back(std::span<const Charge> charges, const Generations& 
       erase(shard, charge);
       continue;
     }
-    const CompiledLimit& limit = charge.limit->entry(generations[i]).limit;
+    const CompiledLimit& limit = charge.limit->entry(plan.generations[i]).limit;
     const Place place = find(shard, charge.key, limit.strategy);
     if (((progress.charged >> i) & 1) == 0 || place.words == nullptr) continue;
     bool ahead = place.ahead();
@@ -331,7 +211,7 @@ void MemoryStore::take_back(std::span<const Charge> charges, const Generations& 
     } else if (limit.strategy == Strategy::kLeakyBucket) {
       store::save(core::token_bucket_refund(load_bucket(place.words), limit.numbers.bucket, charge.cost), place.words);
     } else {
-      store::refund(limit, place.words, ahead, charge.cost, at + wait, at);
+      store::refund(limit, place.words, ahead, charge.cost, at + plan.wait_of(i, wait), at);
     }
     *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
   }

@@ -81,8 +81,9 @@ class MemoryStore {
   struct Change {
     LiveLimit* live;
     core::CompiledLimit limit;
+    OnChange how;
   };
-  void change(std::span<const Change> changes, OnChange how);
+  void change(std::span<const Change> changes);
 
   // Looks at up to `cells` cells, wherever the last call stopped, and drops the idle ones.
   void maintain(std::size_t cells, Nanos idle_before) noexcept;
@@ -125,6 +126,16 @@ class MemoryStore {
     [[nodiscard]] bool ahead() const noexcept { return (*high & Tag::kAhead) != 0; }
   };
 
+  // Where a charge's cell is to be looked for, found before the lock is taken: good for as long as the table holds it.
+  struct Way {
+    Shard* shard;
+    void* buckets;
+    void* home;
+    std::uint32_t count;
+  };
+  // Plans of up to so many charges, which are to be charged now, may pass quickly where keys are not tracked.
+  static constexpr std::size_t kMostQuick = 8;
+
   [[nodiscard]] Shard& shard_of(const base::Hash128& key) const noexcept { return shards_[key.low & shard_mask_]; }
   static void prefetch_cell(const Shard& shard, const base::Hash128& key, Strategy strategy) noexcept {
     if (words_of(strategy) == 2) {
@@ -133,16 +144,37 @@ class MemoryStore {
       shard.large.prefetch(key.low);
     }
   }
+  // Fetches the cell ahead.
+  [[nodiscard]] Way way_to(const Charge& charge) const noexcept {
+    Shard& shard = shard_of(charge.key);
+    const auto on = [&](const auto& table) -> Way {
+      const auto seen = table.extent();
+      seen.prefetch(charge.key.low);
+      return {&shard, seen.buckets, seen.home_of(charge.key.low), seen.count};
+    };
+    return words_of(charge.limit->strategy()) == 2 ? on(shard.small) : on(shard.large);
+  }
   [[nodiscard]] core::Outcome charge_one(Shard& shard, const Place& place, const core::CompiledLimit& limit, Units cost,
                                          Nanos now, LeaseId lease, bool& done) noexcept;
+  // Tries the quick pass first. REQUIRES: the plan may pass quickly (see kMostQuick).
+  Applied apply_quickly(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
   Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
+  // After a plan of one charge, now and then. REQUIRES: its shard is locked.
+  void sweep_in_passing(std::span<const Charge> charges, const Ask& ask) noexcept {
+    if (charges.size() != 1 || ask.effect == Effect::kNone) return;  // when only looking, `now` may be any instant
+    Shard& shard = shard_of(charges[0].key);
+    if ((shard.acquired + shard.throttled) % kCallsPerSweep == 0) sweep(shard, 1, std::min(ask.now, ask.wall));
+  }
   // The usual case: every cell exists, is up to date, and has room. Charges one after the other, and takes all of it
   // back if one does not fit. False: nothing was done, go the long way.
-  [[nodiscard]] bool try_plan(std::span<const Charge> charges, const Ask& ask,
-                              std::span<core::Outcome> outcomes) noexcept;
+  // REQUIRES: the shards are locked; see kMostQuick. A charge with the same `low` as the one before needs no way.
+  [[nodiscard]] static bool try_plan(std::span<const Charge> charges, const Way* ways, const Ask& ask,
+                                     std::span<core::Outcome> outcomes) noexcept;
   // How to take one charge back.
   struct Undo {
-    enum class Kind : std::uint8_t { kFirstWord, kInstant, kAll };  // what was changed; kInstant: and the ring
+    // What was changed; kInstant: all but the second word, and the ring.
+    enum class Kind : std::uint8_t { kFirstWord, kSecondWord, kInstant, kAll };
+    const core::CompiledLimit* limit;
     Place place;
     Word first;   // the cell as it was
     Word second;  // kInstant: the ring's oldest instant
@@ -151,8 +183,25 @@ class MemoryStore {
     std::uint64_t high;
     Kind kind;
   };
-  [[nodiscard]] static bool charge_quickly(const Charge& charge, const core::CompiledLimit& limit, const Place& place,
-                                           const Ask& ask, core::Outcome& outcome, Undo& undo) noexcept;
+  // False: nothing was done. All but the limit is said in the outcome. REQUIRES: undo.place is the charge's cell, which
+  // is up to date, and 0 < cost <= most.
+  [[nodiscard]] static bool charge_quickly(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
+                                           core::Outcome& outcome, Undo& undo) noexcept;
+  [[nodiscard]] static bool quick_bucket(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
+                                         core::Outcome& outcome, Undo& undo) noexcept;
+  [[nodiscard]] static bool quick_instant(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
+                                          core::Outcome& outcome, Undo& undo) noexcept;
+  [[nodiscard]] static bool quick_window(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
+                                         core::Outcome& outcome, Undo& undo) noexcept;
+  [[nodiscard]] static bool quick_any(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
+                                      core::Outcome& outcome, Undo& undo) noexcept;
+  static void take_back(const Undo& undo) noexcept;
+  template <int kWords>
+  [[nodiscard]] static Place place_on(const Way& way, const CellTable<kWords>& table, const Charge& charge,
+                                      std::uint64_t identity) noexcept;
+  // Of a charge in the same shard as the last, whose cell mostly lies behind that one's.
+  [[nodiscard]] static Place place_beside(const Way& way, const Undo& before, const Charge& charge) noexcept;
+  [[nodiscard]] static bool may_pass(const Charge& charge, const Place& place, Undo& undo) noexcept;
   [[nodiscard]] core::Outcome judge_cell(const Charge& charge, const Place& place, std::uint32_t generation,
                                          const Ask& ask, Units cost) noexcept;
   [[nodiscard]] bool charge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Nanos wait) noexcept;
@@ -163,7 +212,11 @@ class MemoryStore {
     Generations generations;
     std::array<Place, kMaxCharges> places;
     std::uint64_t skipped = 0;  // bit i: the i-th charge is soft and does not fit
+    std::uint64_t at_once = 0;  // bit i: it is charged now, however long others have to wait
     bool all_exist = true;
+    [[nodiscard]] Nanos wait_of(std::size_t i, Nanos wait) const noexcept {
+      return (at_once >> i & 1) != 0 ? Nanos{0} : wait;
+    }
   };
   // Whether every leaky bucket's turn comes within the caller's patience; says in the outcomes when it does.
   [[nodiscard]] bool turns_in_time(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Applied& applied,
@@ -175,10 +228,10 @@ class MemoryStore {
     std::uint64_t made = 0;
     std::uint64_t charged = 0;
   };
-  void take_back(std::span<const Charge> charges, const Generations& generations, const Ask& ask, Nanos wait,
+  void take_back(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Nanos wait,
                  Progress progress) noexcept;
   void erase(Shard& shard, const Charge& charge) noexcept;
-  [[nodiscard]] Place find(Shard& shard, const base::Hash128& key, Strategy strategy) const noexcept;
+  [[nodiscard]] static Place find(Shard& shard, const base::Hash128& key, Strategy strategy) noexcept;
   [[nodiscard]] Place insert(Shard& shard, const Charge& charge, Strategy strategy, Nanos idle_before) noexcept;
   void bring_up_to_date(const LiveLimit& live, std::uint32_t generation, std::uint32_t own, Word* words, bool& ahead,
                         Nanos now) const noexcept;
@@ -220,7 +273,7 @@ class MemoryStore {
   std::atomic<std::size_t> maintained_{0};  // the shard where maintain() goes on
 };
 
-inline MemoryStore::Place MemoryStore::find(Shard& shard, const base::Hash128& key, Strategy strategy) const noexcept {
+inline MemoryStore::Place MemoryStore::find(Shard& shard, const base::Hash128& key, Strategy strategy) noexcept {
   const std::uint64_t identity = Tag::identity(key.high, strategy);
   if (words_of(strategy) == 2) {
     auto* cell = shard.small.find(key.low, identity);

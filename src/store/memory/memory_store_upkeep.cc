@@ -90,11 +90,11 @@ void MemoryStore::clear(const Charge& charge) noexcept {
 }
 
 void MemoryStore::change(LiveLimit& live, const CompiledLimit& limit, OnChange how) {
-  const Change change_one{&live, limit};
-  change({&change_one, 1}, how);
+  const Change change_one{&live, limit, how};
+  change({&change_one, 1});
 }
 
-void MemoryStore::change(std::span<const Change> changes, OnChange how) {
+void MemoryStore::change(std::span<const Change> changes) {
   bool reused = false;
   for (const Change& each : changes) {
     const std::uint32_t next = each.live->generation() + 1;
@@ -103,7 +103,7 @@ void MemoryStore::change(std::span<const Change> changes, OnChange how) {
     reused = true;
   }
   if (reused) quiesce();  // nobody reads the entries that are about to be reused
-  for (const Change& each : changes) each.live->add(each.limit, how);
+  for (const Change& each : changes) each.live->add(each.limit, each.how);
 }
 
 void MemoryStore::quiesce() const noexcept {

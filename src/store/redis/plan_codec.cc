@@ -172,7 +172,8 @@ void append_terms(const Terms& terms, std::size_t charges, std::string& blob) {
   constexpr std::uint64_t kSlots = 8;
   constexpr std::uint64_t kNoted = 16;
   const std::uint64_t flags = (terms.slots ? kSlots : 0) + (terms.note_as != 0 ? kNoted : 0);
-  put_bytes(static_cast<std::uint64_t>(terms.effect) + flags, 1, blob);
+  const std::uint64_t apart = terms.effect == Effect::kReserve && terms.apart ? 1 : 0;
+  put_bytes(static_cast<std::uint64_t>(terms.effect) + apart + flags, 1, blob);
   put_micros(terms.now, blob);
   put_bytes(terms.lease, 8, blob);
   put_micros(micros_down(std::min(terms.patience, kLongestLog)), blob);

@@ -43,7 +43,8 @@ struct Terms {
   Effect effect = Effect::kCharge;
   Nanos now{0};  // 0: by the clock of Redis
   Nanos patience{0};
-  Nanos least{0};  // with kReserve: not sooner than this
+  Nanos least{0};      // with kReserve: not sooner than this
+  bool apart = false;  // as Ask has it
   LeaseId lease = 0;
   Nanos asked{0};             // by steady_now(): what the deadline counts from
   bool ahead = false;         // of plans that wait to be sent

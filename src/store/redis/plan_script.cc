@@ -85,6 +85,7 @@ return answers
 constexpr std::string_view kPlanText = R"lua(
 local effect, noted, patience, wait, n, pos = op % 8, op >= 24, unpack('<ddB', A, 18)
 local fits, turn, out, acts, far = true, 0, {}, {}, nil
+local at_once = effect == 3 and {}
 if op >= 8 then
   for i = 1, n do
     local lapses = call('HGET', KEYS[n + i], 'e')
@@ -247,10 +248,10 @@ for i = 1, n do
     end
     if cost > 0 then
       if used + cost <= most then w = earliest - now else w = fin - now end
-      if W == 0 and soft == 0 and effect == 2 then
+      if W == 0 and soft == 0 and effect >= 2 then
         far = far or {}
         far[#far + 1] = function(instant)
-          return instant < fin or (instant >= s0 and instant < e0) or (instant >= s1 and instant < e1) or i
+          return at_once and at_once[i] or instant < fin or (instant >= s0 and instant < e0) or (instant >= s1 and instant < e1) or i
         end
       end
       act = function(instant)
@@ -394,13 +395,14 @@ for i = 1, n do
       act = nil
     else
       if w > wait then wait = w end
-      if effect ~= 2 or w > patience or w > mine then fits = false end
+      if effect < 2 or w > patience or w > mine then fits = false end
     end
   end
   acts[i] = act
+  if at_once then at_once[i] = w == 0 and kind ~= 2 end
 end
 
-if effect == 2 and fits and turn > patience then fits = false end
+if effect >= 2 and fits and turn > patience then fits = false end
 if not fits then return pack('<Bdd', 1, now, wait) .. table.concat(out) end
 if effect > 0 then
   local instant = now + wait
@@ -409,7 +411,7 @@ if effect > 0 then
     if known ~= true then return pack('<Bddd', 3, now, known, instant) end
   end
   for i = 1, n do
-    local note = acts[i] and acts[i](instant)
+    local note = acts[i] and acts[i](at_once and at_once[i] and now or instant)
     if note then
       -- What would undo it, for as long as the cell may matter: it is looked at again when somebody next asks.
       local notes, lapses = KEYS[n + i], now + unpack('<d', A, pos + 8)

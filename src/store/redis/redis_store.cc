@@ -347,6 +347,7 @@ void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask&
   Terms terms{.effect = ask.effect, .now = now, .patience = ask.patience, .lease = ask.lease};
   terms.asked = steady_now();
   terms.ahead = ask.ahead;
+  terms.apart = ask.apart;
   terms.slots = options_.cluster;
   bool one_slot = true;
   if (options_.cluster && charges.size() > 1) {

@@ -137,17 +137,23 @@ TEST_F(EngineControls, ADocumentLoadedUnderLoadStandsAtTheFactor) {
   EXPECT_EQ(left(Q("run").agent("A"))["p"].at(0), 50);
 }
 
-TEST_F(EngineControls, TheFractionUsedIsKept) {
-  for (const char* limit :
-       {"{strategy: token_bucket, capacity: 40, refill_rate: 0.001}",
-        "{strategy: sliding_window, limit: 40, window: 1h}", "{strategy: fixed_window, limit: 40, window: 1h}"}) {
-    load(std::string("policies: [{id: p, limit: ") + limit + "}]");
-    for (int i = 0; i < 20; ++i) ASSERT_TRUE(ask("A").allowed) << limit;
+TEST_F(EngineControls, ABucketKeepsTheFractionUsedAndAWindowItsCount) {
+  struct Case {
+    const char* limit;
+    int under_load;
+  };
+  for (const Case& each : {Case{"{strategy: token_bucket, capacity: 40, refill_rate: 0.001}", 14},
+                           Case{"{strategy: gcra, max_burst: 39, count: 1, period: 1000s}", 14},
+                           Case{"{strategy: sliding_window, limit: 40, window: 1h}", 8},
+                           Case{"{strategy: sliding_window_counter, limit: 40, window: 1h}", 8},
+                           Case{"{strategy: fixed_window, limit: 40, window: 1h}", 8}}) {
+    load(std::string("policies: [{id: p, limit: ") + each.limit + "}]");
+    for (int i = 0; i < 12; ++i) ASSERT_TRUE(ask("A").allowed) << each.limit;
     engine_.report_load(0.85);
-    EXPECT_EQ(left(Q("run").agent("A"))["p"].at(0), 10) << limit;
+    EXPECT_EQ(left(Q("run").agent("A"))["p"].at(0), each.under_load) << each.limit;
     clock_.advance(10s);
     engine_.report_load(0.5);
-    EXPECT_EQ(left(Q("run").agent("A"))["p"].at(0), 20) << limit;
+    EXPECT_EQ(left(Q("run").agent("A"))["p"].at(0), 28) << each.limit;
     clock_.advance(10s);
   }
 }

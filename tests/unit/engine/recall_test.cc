@@ -16,6 +16,8 @@ using engine::Leg;
 using engine::Recall;
 using engine::Route;
 
+constexpr std::uint64_t kState = 7;
+
 Route route(std::size_t legs, std::size_t cells, std::uint64_t seed) {
   Route made;
   for (std::size_t i = 0; i < legs; ++i) made.legs.emplace_back() = {static_cast<std::uint32_t>(seed + i), 3, 1};
@@ -25,45 +27,81 @@ Route route(std::size_t legs, std::size_t cells, std::uint64_t seed) {
 
 TEST(RecallMemory, GivesBackWhatItWasTold) {
   const auto memory = std::make_unique<Recall::Memory>();
-  EXPECT_TRUE(memory->find(77).legs.empty());
-  memory->keep(77, route(2, 5, 40));
-  const Recall::Memory::Known known = memory->find(77);
+  EXPECT_TRUE(memory->find(77, kState).legs.empty());
+  memory->keep(77, route(2, 5, 40), nullptr);
+  const Recall::Memory::Known known = memory->find(77, kState);
   ASSERT_EQ(known.legs.size(), 2);
   EXPECT_EQ(known.legs[1].policy, 41);
   EXPECT_EQ(known.legs[1].strand, 3);
   EXPECT_EQ(known.legs[1].enforced, 1);
   ASSERT_EQ(known.cells.size(), 5);
   EXPECT_EQ(known.cells[4], (base::Hash128{40, 4}));
-  EXPECT_TRUE(memory->find(78).legs.empty());
+  EXPECT_TRUE(memory->find(78, kState).legs.empty());
 }
 
 TEST(RecallMemory, KnowsThatNothingMatched) {
   const auto memory = std::make_unique<Recall::Memory>();
-  EXPECT_EQ(memory->find(0).legs.data(), nullptr) << "a place where nothing is";
-  memory->keep(77, route(0, 0, 0));
-  EXPECT_NE(memory->find(77).legs.data(), nullptr);
-  EXPECT_TRUE(memory->find(77).legs.empty());
+  EXPECT_EQ(memory->find(0, kState).legs.data(), nullptr) << "a place where nothing is";
+  memory->keep(77, route(0, 0, 0), nullptr);
+  EXPECT_NE(memory->find(77, kState).legs.data(), nullptr);
+  EXPECT_TRUE(memory->find(77, kState).legs.empty());
 }
 
 TEST(RecallMemory, KeepsFourOfThoseThatHaveOnePlaceAndLetsTheOldestGo) {
   const auto memory = std::make_unique<Recall::Memory>();
   const auto nth = [](std::uint64_t n) { return (n << 32) | 5; };
-  for (std::uint64_t n = 1; n <= 5; ++n) memory->keep(nth(n), route(1, 1, n));
-  EXPECT_TRUE(memory->find(nth(1)).legs.empty());
+  for (std::uint64_t n = 1; n <= 5; ++n) memory->keep(nth(n), route(1, 1, n), nullptr);
+  EXPECT_TRUE(memory->find(nth(1), kState).legs.empty());
   for (std::uint64_t n = 2; n <= 5; ++n) {
-    ASSERT_FALSE(memory->find(nth(n)).legs.empty()) << n;
-    EXPECT_EQ(memory->find(nth(n)).cells[0].low, n);
+    ASSERT_FALSE(memory->find(nth(n), kState).legs.empty()) << n;
+    EXPECT_EQ(memory->find(nth(n), kState).cells[0].low, n);
   }
 }
 
 TEST(RecallMemory, DoesNotKeepWhatIsTooLong) {
   const auto memory = std::make_unique<Recall::Memory>();
-  memory->keep(1, route(6, 6, 0));
-  memory->keep(2, route(7, 6, 0));
-  memory->keep(3, route(6, 7, 0));
-  EXPECT_EQ(memory->find(1).cells.size(), 6);
-  EXPECT_TRUE(memory->find(2).legs.empty());
-  EXPECT_TRUE(memory->find(3).legs.empty());
+  memory->keep(1, route(6, 6, 0), nullptr);
+  memory->keep(2, route(7, 6, 0), nullptr);
+  memory->keep(3, route(6, 7, 0), nullptr);
+  EXPECT_EQ(memory->find(1, kState).cells.size(), 6);
+  EXPECT_TRUE(memory->find(2, kState).legs.empty());
+  EXPECT_TRUE(memory->find(3, kState).legs.empty());
+}
+
+TEST(RecallMemory, DraftsAreSharedByThoseOfTheSameLegs) {
+  const auto memory = std::make_unique<Recall::Memory>();
+  bool is_new = false;
+  Recall::Draft* const first = memory->draft(kState, route(2, 2, 1), is_new);
+  ASSERT_NE(first, nullptr);
+  EXPECT_TRUE(is_new);
+  EXPECT_EQ(memory->draft(kState, route(2, 3, 1), is_new), first) << "cells do not matter";
+  EXPECT_FALSE(is_new);
+  EXPECT_NE(memory->draft(kState, route(3, 3, 1), is_new), first);
+  EXPECT_NE(memory->draft(kState, route(2, 2, 2), is_new), first);
+  memory->keep(77, route(2, 2, 1), first);
+  EXPECT_EQ(memory->find(77, kState).draft, first);
+  memory->keep(78, route(2, 2, 1), nullptr);
+  EXPECT_EQ(memory->find(78, kState).draft, nullptr);
+}
+
+TEST(RecallMemory, DraftsOfAnotherStateAreNeitherFoundNorMixedUp) {
+  const auto memory = std::make_unique<Recall::Memory>();
+  bool is_new = false;
+  memory->keep(77, route(1, 1, 1), memory->draft(kState, route(1, 1, 1), is_new));
+  EXPECT_NE(memory->draft(kState + 1, route(1, 1, 9), is_new), nullptr);
+  EXPECT_TRUE(is_new);
+  EXPECT_EQ(memory->find(77, kState).draft, nullptr) << "its place has been given away";
+  EXPECT_EQ(memory->draft(kState, route(1, 1, 1), is_new), nullptr) << "time does not go back";
+  EXPECT_FALSE(is_new);
+}
+
+TEST(RecallMemory, ThereAreOnlySoManyDrafts) {
+  const auto memory = std::make_unique<Recall::Memory>();
+  bool is_new = false;
+  for (std::uint64_t n = 0; n < 64; ++n) ASSERT_NE(memory->draft(kState, route(1, 1, n), is_new), nullptr) << n;
+  EXPECT_EQ(memory->draft(kState, route(1, 1, 64), is_new), nullptr);
+  EXPECT_NE(memory->draft(kState, route(1, 1, 63), is_new), nullptr) << "known";
+  EXPECT_EQ(memory->draft(kState, route(7, 6, 1), is_new), nullptr) << "too long";
 }
 
 TEST(RecallMemory, HardlyLooksForWhatNeverComesAgainUntilItDoes) {
@@ -75,7 +113,7 @@ TEST(RecallMemory, HardlyLooksForWhatNeverComesAgainUntilItDoes) {
       const std::uint64_t check = next();
       if (!memory->is_worth_it()) continue;
       ++asked;
-      if (memory->find(check).legs.empty()) memory->keep(check, route(1, 1, check));
+      if (memory->find(check, kState).legs.empty()) memory->keep(check, route(1, 1, check), nullptr);
     }
     return asked;
   };

@@ -28,11 +28,14 @@ TEST_F(EngineReload, CellsAreKeptWhenTheirLimitIsUnchanged) {
   EXPECT_EQ(left_of("q"), 5);
 }
 
-TEST_F(EngineReload, TheFractionUsedIsKeptWhenNumbersChange) {
+TEST_F(EngineReload, AWindowGoesOnFromItsCountWhenNumbersChange) {
   load("policies: [{id: p, limit: 10/1h}]");
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(ask("A").allowed);
   load("policies: [{id: p, limit: 100/1h}]");
-  EXPECT_EQ(left_of("p"), 60);
+  EXPECT_EQ(left_of("p"), 96);
+  load("policies: [{id: p, limit: 3/1h}]");
+  EXPECT_EQ(left_of("p"), 0);
+  EXPECT_FALSE(ask("A").allowed);
 }
 
 TEST_F(EngineReload, AnotherStrategyKeyUnitOrVariantBeginsAnew) {
@@ -123,7 +126,7 @@ TEST_F(EngineReload, ALoadThatFailsLeavesTheOldPoliciesServingAsTheyWere) {
   EXPECT_EQ(ask("robot").why, Why::kExempt);
   held.clear();
   load("policies: [{id: p, limit: 100/1h}]");
-  EXPECT_EQ(left_of("p"), 50);
+  EXPECT_EQ(left_of("p"), 95);
 }
 
 TEST_F(EngineReload, ThreadsThatAskWhilePoliciesAreReplacedNeverGetMoreThanTheirLimits) {

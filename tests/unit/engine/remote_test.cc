@@ -172,8 +172,8 @@ TEST_F(RemoteEngine, ALocalPolicyAdmitsItsShareWhileTheStoreIsAway) {
   engine.set_local_share(0.3);
   remote.away = true;
   EXPECT_EQ(admitted(25), 3);
-  engine.set_local_share(0.5);  // what was used is kept as a fraction: all of it
-  EXPECT_EQ(admitted(25), 0);
+  engine.set_local_share(0.5);
+  EXPECT_EQ(admitted(25), 2);
 }
 
 class RemoteAllowances : public RemoteEngine {

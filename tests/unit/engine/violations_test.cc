@@ -227,11 +227,11 @@ TEST_F(EngineTiers, AnOverrideHoldsFromTheVeryNextCheckForItsAgentAndTierOnly) {
   EXPECT_EQ(burst("A", "deploy"), 10);
 }
 
-TEST_F(EngineTiers, AnOverrideReplacesTheOneBeforeItAndKeepsTheFractionUsed) {
+TEST_F(EngineTiers, AnOverrideReplacesTheOneBeforeItAndStartsAnew) {
   ASSERT_TRUE(engine_.set_override(override("A", Tier::kHeavy, {20, 1})));
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(ask("A", "deploy").allowed);
   ASSERT_TRUE(engine_.set_override(override("A", Tier::kHeavy, {40, 1})));
-  EXPECT_EQ(burst("A", "deploy"), 20);
+  EXPECT_EQ(burst("A", "deploy"), 40);
   EXPECT_EQ(engine_.overrides().size(), 1U);
 }
 

@@ -9,13 +9,15 @@
 #include <set>
 #include <vector>
 
+#include "base/same_text.h"
+
 namespace headgate::policy {
 namespace {
 
 std::string reads(const Value& value) { return std::string(ValueText(value).view()); }
 
 const base::Hasher kHasher(1);
-constexpr std::uint32_t kAll = ~std::uint32_t{0};
+constexpr LooksAt kAll{~std::uint32_t{0}, ~std::uint64_t{0}};
 
 TEST(ValueText, NumbersReadAsPeopleWriteThem) {
   EXPECT_EQ(reads(3), "3");
@@ -178,15 +180,17 @@ TEST(Fields, WhatNobodyLooksAtIsNoPartOfAnIdentity) {
   Check other = one;
   other.session = "s";
   other.attributes = attributes;
-  const auto identity = [](const Check& check, std::uint32_t dimensions) {
-    return Fields(check, kHasher).identity(1, dimensions);
+  const auto identity = [](const Check& check, std::uint32_t dimensions, std::string_view attribute = {}) {
+    const std::uint64_t hint = attribute.empty() ? 0 : base::hint_of(attribute);
+    return Fields(check, kHasher).identity(1, {dimensions, hint});
   };
   const std::uint32_t agent = bit_of(Dimension::kAgent);
   EXPECT_EQ(identity(one, agent), identity(other, agent));
   EXPECT_NE(identity(one, agent), identity(one, bit_of(Dimension::kOperation)));
   EXPECT_NE(identity(one, agent | bit_of(Dimension::kSession)), identity(other, agent | bit_of(Dimension::kSession)));
-  EXPECT_NE(identity(one, agent | bit_of(Dimension::kAttribute)),
-            identity(other, agent | bit_of(Dimension::kAttribute)));
+  const std::uint32_t with_attributes = agent | bit_of(Dimension::kAttribute);
+  EXPECT_NE(identity(one, with_attributes, "a"), identity(other, with_attributes, "a"));
+  EXPECT_EQ(identity(one, with_attributes, "other"), identity(other, with_attributes, "other"));
 }
 
 }  // namespace

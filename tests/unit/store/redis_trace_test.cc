@@ -98,6 +98,7 @@ class Course {
     }
     Ask terms{now_, now_, pick(0, 4) == 0 ? Effect::kNone : Effect::kCharge};
     if (habits_.reserve && pick(0, 1) == 0) terms.effect = Effect::kReserve;
+    terms.apart = habits_.reserve && pick(0, 1) == 0;
     terms.patience = std::chrono::microseconds{pick(0, 2 * span_ / 1us)};
     terms.lease = next_lease();
 
@@ -120,9 +121,8 @@ class Course {
     for (std::size_t i = 0; i < charges.size(); ++i) {
       if (!here[i].fits() && charges[i].soft) continue;
       const bool leaky = charges[i].limit->strategy() == Strategy::kLeakyBucket;
-      if (charges[i].cost > 0) {
-        made_.push_back({charges[i], now_ + (leaky ? here[i].delay : expected.wait), terms.lease});
-      }
+      const Nanos wait = terms.apart && here[i].fits() ? Nanos{0} : expected.wait;
+      if (charges[i].cost > 0) made_.push_back({charges[i], now_ + (leaky ? here[i].delay : wait), terms.lease});
     }
     while (made_.size() > 12) made_.pop_front();
   }
