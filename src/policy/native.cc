@@ -173,14 +173,9 @@ class PolicyReader {
   }
 
   void refuse_contradictions() {
-    const bool queues = policy_.behavior == Behavior::kQueue;
-    if (queues && policy_.action != Action::kBlock) {
+    if (policy_.behavior == Behavior::kQueue && policy_.action != Action::kBlock) {
       scope_.problem(*get("behavior"), std::string("behavior: queue must go with action: block, got action: ") +
                                            to_string(policy_.action));
-    }
-    const Entry* wait = fields_.entry("max_wait");
-    if (wait != nullptr && !queues && policy_.action != Action::kThrottle) {
-      scope_.problem(*wait, "max_wait must go with action: throttle or behavior: queue");
     }
   }
 
