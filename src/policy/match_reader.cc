@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "policy/fields.h"
 #include "policy/number.h"
+#include "policy/pattern.h"
 
 namespace headgate::policy {
 namespace {
@@ -127,6 +128,21 @@ std::optional<KeyPart> read_part(const Scope& scope, const Node& node) {
   words.emplace_back("attr:<name>");
   scope.problem(node, "each part of key must be " + one_of(words) + ", got " + shown(node) + near);
   return std::nullopt;
+}
+
+// There are only these few tiers, so a pattern that none of them matches is a mistake.
+void refuse_unknown_tiers(const Scope& scope, const Node& node) {
+  std::vector<std::string> tiers;
+  for (int t = 0; t < kTierCount; ++t) tiers.emplace_back(to_string(static_cast<Tier>(t)));
+  for (const Node* item : node.is_sequence() ? node.items : std::vector<const Node*>{&node}) {
+    const std::string pattern = item->text.substr(item->text.starts_with('!') ? 1 : 0);
+    const PatternSet matching({pattern});
+    if (std::any_of(tiers.begin(), tiers.end(), [&](const std::string& tier) { return matching.matches(tier); })) {
+      continue;
+    }
+    scope.problem(*item, "each of tiers must match " + one_of(tiers) + ", got " + shown(*item) +
+                             base::did_you_mean(pattern, tiers));
+  }
 }
 
 }  // namespace
@@ -257,7 +273,10 @@ void read_match(const Scope& scope, const Node& node, const Scales& scales, Matc
   const MapFields fields(scope, node, "match",
                          {"agents", "operations", "contexts", "users", "tenants", "plans", "channels", "tiers",
                           "resources", "sessions", "ips", "attributes", "system_load", "emergency"});
-  for (const List& list : lists) read_patterns(scope, fields.get(list.name), list.name, *list.out);
+  for (const List& list : lists) {
+    const bool read = read_patterns(scope, fields.get(list.name), list.name, *list.out);
+    if (read && list.out == &match.tiers) refuse_unknown_tiers(scope, *fields.get(list.name));
+  }
   if (const Node* attributes = fields.get("attributes"); attributes != nullptr) {
     read_attributes(scope, *attributes, scales, match.attributes);
   }

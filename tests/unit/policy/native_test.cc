@@ -127,6 +127,18 @@ TEST(NativePolicy, AWaitThatNothingBoundsIsNoProblem) {
   EXPECT_EQ(problems(with("max_wait: 1s\naction: log")), "");
 }
 
+TEST(NativePolicy, TiersThatThereAreNotAreRefused) {
+  EXPECT_EQ(problems(with("match: {tiers: [huge]}")),
+            "4:21: policy \"p\": each of tiers must match light, normal or heavy, got \"huge\"");
+  EXPECT_EQ(
+      problems(with("match: {tiers: [light, haevy]}")),
+      "4:28: policy \"p\": each of tiers must match light, normal or heavy, got \"haevy\", did you mean \"heavy\"?");
+  EXPECT_EQ(problems(with("match: {tiers: \"!huge\"}")),
+            "4:20: policy \"p\": each of tiers must match light, normal or heavy, got \"!huge\"");
+  EXPECT_EQ(problems(with("match: {tiers: [\"*\", \"!heavy\", \"l*\", \"?ormal\"]}")), "");
+  EXPECT_EQ(problems(with("match: {channels: [pigeon]}")), "") << "channels are anybody's words";
+}
+
 TEST(NativePolicy, WhatIsLeftOutHasItsDefault) {
   const Policy p = policy(with(""));
   EXPECT_EQ(p.mode, Mode::kEnforce);
