@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/wide.h"
 #include "core/compiled_limit.h"
+#include "core/limit_problems.h"
 
 namespace headgate {
 namespace {
@@ -21,7 +22,7 @@ Error out_of_range(const char* field, const std::string& range, const std::strin
   return {ErrorCode::kInvalidArgument, std::string(field) + " must be " + range + ", got " + got};
 }
 
-// Collects the first complaint; every check names its field, the range and what came.
+// Collects complaints; every check names its field, the range and what came.
 class Checks {
  public:
   void units(const char* field, Units value, Units least, Units most = kMostUnits) {
@@ -35,7 +36,7 @@ class Checks {
   }
   void burst(Units value, const char* field, Units limit, Units least = 1, Units most = kMostUnits) {
     units("burst_allowance", value, 0);
-    if (!failed_) units((std::string(field) + " plus burst_allowance").c_str(), limit + value, least, most);
+    if (!failed()) units((std::string(field) + " plus burst_allowance").c_str(), limit + value, least, most);
   }
   void rate(const char* field, Rate rate) {
     if (rate.units <= 0 || rate.per <= Nanos{0}) {
@@ -53,16 +54,12 @@ class Checks {
     complain(out_of_range(field, "small enough to refill within 10y",
                           std::to_string(capacity + burst) + " units at " + base::format_rate(rate)));
   }
-  void complain(Error error) {
-    if (!failed_) error_ = std::move(error);
-    failed_ = true;
-  }
-  [[nodiscard]] bool failed() const { return failed_; }
-  [[nodiscard]] Error error() && { return std::move(error_); }
+  void complain(Error error) { errors_.push_back(std::move(error)); }
+  [[nodiscard]] bool failed() const { return !errors_.empty(); }
+  [[nodiscard]] std::vector<Error> errors() && { return std::move(errors_); }
 
  private:
-  bool failed_ = false;
-  Error error_;
+  std::vector<Error> errors_;
 };
 
 }  // namespace
@@ -119,17 +116,18 @@ Rate Rate::per_second(double units) noexcept {
   return rate;
 }
 
-Result<Limit> Limit::token_bucket(const TokenBucket& p) {
+namespace core {
+
+std::vector<Error> problems_of(const TokenBucket& p) {
   Checks checks;
   checks.units("capacity", p.capacity, 1);
   checks.rate("refill_rate", p.refill_rate);
   checks.burst(p.burst_allowance, "capacity", p.capacity);
   if (!checks.failed()) checks.refills("capacity", p.refill_rate, p.capacity, p.burst_allowance);
-  if (checks.failed()) return std::move(checks).error();
-  return Limit{Strategy::kTokenBucket, p.capacity, p.burst_allowance, p.refill_rate};
+  return std::move(checks).errors();
 }
 
-Result<Limit> Limit::gcra(const Gcra& p) {
+std::vector<Error> problems_of(const Gcra& p) {
   Checks checks;
   checks.units("max_burst", p.max_burst, 0, kMostUnits - 1);
   checks.units("count", p.count, 1);
@@ -139,16 +137,61 @@ Result<Limit> Limit::gcra(const Gcra& p) {
     checks.complain(out_of_range("count", "at most one per nanosecond of the period", std::to_string(p.count)));
   }
   if (!checks.failed()) checks.refills("max_burst", {p.count, p.period}, p.max_burst + 1, p.burst_allowance);
-  if (checks.failed()) return std::move(checks).error();
-  return Limit{Strategy::kGcra, p.max_burst + 1, p.burst_allowance, {p.count, p.period}};
+  return std::move(checks).errors();
 }
 
-Result<Limit> Limit::window_of(Strategy strategy, const Window& p) {
+std::vector<Error> problems_of(const Window& p) {
   Checks checks;
   checks.units("limit", p.limit, 1);
   checks.span("window", p.window);
   checks.burst(p.burst_allowance, "limit", p.limit);
-  if (checks.failed()) return std::move(checks).error();
+  return std::move(checks).errors();
+}
+
+std::vector<Error> problems_of(const LeakyBucket& p) {
+  Checks checks;
+  checks.rate("rate", p.rate);
+  checks.units("queue", p.queue, 0, kMostUnits - 1);
+  if (!checks.failed()) checks.refills("queue", p.rate, p.queue + 1, 0);
+  return std::move(checks).errors();
+}
+
+std::vector<Error> problems_of(const Concurrency& p) {
+  Checks checks;
+  checks.units("max", p.max, 1, kMaxHolds);
+  checks.span("lease_ttl", p.lease_ttl);
+  checks.units("burst_allowance", p.burst_allowance, 0, kMaxHolds);
+  if (!checks.failed()) checks.units("max plus burst_allowance", p.max + p.burst_allowance, 1, kMaxHolds);
+  return std::move(checks).errors();
+}
+
+std::vector<Error> problems_of(const Quota& p) {
+  Checks checks;
+  checks.units("limit", p.limit, 1);
+  checks.burst(p.burst_allowance, "limit", p.limit);
+  if (p.period > Period::kYear) {
+    checks.complain(
+        out_of_range("period", "hour, day, week, month or year", std::to_string(static_cast<int>(p.period))));
+  } else if (auto calendar = Calendar::make(p.period, p.timezone); !calendar) {
+    checks.complain(std::move(calendar).error());
+  }
+  return std::move(checks).errors();
+}
+
+}  // namespace core
+
+Result<Limit> Limit::token_bucket(const TokenBucket& p) {
+  if (const auto problems = core::problems_of(p); !problems.empty()) return problems.front();
+  return Limit{Strategy::kTokenBucket, p.capacity, p.burst_allowance, p.refill_rate};
+}
+
+Result<Limit> Limit::gcra(const Gcra& p) {
+  if (const auto problems = core::problems_of(p); !problems.empty()) return problems.front();
+  return Limit{Strategy::kGcra, p.max_burst + 1, p.burst_allowance, {p.count, p.period}};
+}
+
+Result<Limit> Limit::window_of(Strategy strategy, const Window& p) {
+  if (const auto problems = core::problems_of(p); !problems.empty()) return problems.front();
   return Limit{strategy, p.limit, p.burst_allowance, {p.limit, p.window}};
 }
 
@@ -157,35 +200,17 @@ Result<Limit> Limit::sliding_window_counter(const Window& p) { return window_of(
 Result<Limit> Limit::fixed_window(const Window& p) { return window_of(Strategy::kFixedWindow, p); }
 
 Result<Limit> Limit::leaky_bucket(const LeakyBucket& p) {
-  Checks checks;
-  checks.rate("rate", p.rate);
-  checks.units("queue", p.queue, 0, kMostUnits - 1);
-  if (!checks.failed()) checks.refills("queue", p.rate, p.queue + 1, 0);
-  if (checks.failed()) return std::move(checks).error();
+  if (const auto problems = core::problems_of(p); !problems.empty()) return problems.front();
   return Limit{Strategy::kLeakyBucket, p.queue + 1, 0, p.rate};
 }
 
 Result<Limit> Limit::concurrency(const Concurrency& p) {
-  Checks checks;
-  checks.units("max", p.max, 1, core::kMaxHolds);
-  checks.span("lease_ttl", p.lease_ttl);
-  checks.units("burst_allowance", p.burst_allowance, 0, core::kMaxHolds);
-  if (!checks.failed()) checks.units("max plus burst_allowance", p.max + p.burst_allowance, 1, core::kMaxHolds);
-  if (checks.failed()) return std::move(checks).error();
+  if (const auto problems = core::problems_of(p); !problems.empty()) return problems.front();
   return Limit{Strategy::kConcurrency, p.max, p.burst_allowance, {p.max, p.lease_ttl}};
 }
 
 Result<Limit> Limit::quota(const Quota& p) {
-  Checks checks;
-  checks.units("limit", p.limit, 1);
-  checks.burst(p.burst_allowance, "limit", p.limit);
-  if (p.period > Period::kYear) {
-    checks.complain(
-        out_of_range("period", "hour, day, week, month or year", std::to_string(static_cast<int>(p.period))));
-  }
-  if (checks.failed()) return std::move(checks).error();
-  auto calendar = core::Calendar::make(p.period, p.timezone);
-  if (!calendar) return std::move(calendar).error();
+  if (const auto problems = core::problems_of(p); !problems.empty()) return problems.front();
   Limit limit{Strategy::kQuota, p.limit, p.burst_allowance, {p.limit, Nanos{0}}};
   limit.period_ = p.period;
   limit.timezone_ = p.timezone;

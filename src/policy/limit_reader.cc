@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/utf8.h"
+#include "core/limit_problems.h"
 #include "policy/fields.h"
 #include "policy/number.h"
 
@@ -33,7 +34,7 @@ class Parameters {
   Nanos duration(std::string_view name, Nanos otherwise = Nanos{0}, bool required = true) {
     const Node* node = find(name, required);
     Nanos out = otherwise;
-    if (node != nullptr && !read_duration(scope_, node, spelled(name), kAnyDuration, out)) failed_ = true;
+    if (node != nullptr && !read_duration(scope_, node, spelled(name), kAnyDuration, out)) unread(name);
     return out;
   }
 
@@ -41,16 +42,33 @@ class Parameters {
     const Node* node = find(name, true);
     if (node == nullptr) return {};
     const auto rate = node->is_scalar() ? parse_rate(node->text, scale_) : std::nullopt;
-    if (!rate) fail(*node, spelled(name) + " must be a rate such as 10, 10/s or 0.5/min, got " + shown(*node));
+    if (!rate) fail(name, *node, spelled(name) + " must be a rate such as 10, 10/s or 0.5/min, got " + shown(*node));
     return rate.value_or(Rate{});
   }
 
-  // What the strategy says of numbers that could be read, at the place of the field that it names.
-  std::optional<Limit> made(Result<Limit> limit) {
-    if (failed_) return std::nullopt;
-    if (limit) return *limit;
-    std::string message = limit.error().message;
+  // The limit of these numbers, or all that is wrong with those that could be read.
+  template <class Numbers>
+  std::optional<Limit> made(const Numbers& numbers, Result<Limit> (*make)(const Numbers&)) {
+    const std::vector<Error> problems = core::problems_of(numbers);
+    for (const Error& problem : problems) tell(problem.message);
+    if (!problems.empty() || !unread_.empty()) return std::nullopt;
+    return *make(numbers);
+  }
+
+  // That this parameter is wrong has been told.
+  void unread(std::string_view name) { unread_.push_back(name); }
+  [[nodiscard]] const Scope& scope() const { return scope_; }
+
+ private:
+  void fail(std::string_view name, const Node& node, const std::string& message) {
+    scope_.problem(node, message);
+    unread(name);
+  }
+
+  // At the place of the field that it begins with.
+  void tell(std::string message) {
     const std::string field = message.substr(0, message.find(' '));
+    if (std::find(unread_.begin(), unread_.end(), field) != unread_.end()) return;
     const Node* at = get(field);
     for (const Spelling& spelling : spellings_) {
       for (std::size_t i = 0; (i = message.find(spelling.ours, i)) != std::string::npos; i += spelling.theirs.size()) {
@@ -58,19 +76,11 @@ class Parameters {
       }
     }
     scope_.problem(at == nullptr ? node_ : *at, message);
-    return std::nullopt;
   }
 
-  void fail(const Node& node, const std::string& message) {
-    scope_.problem(node, message);
-    failed_ = true;
-  }
-  [[nodiscard]] const Scope& scope() const { return scope_; }
-
- private:
   const Node* find(std::string_view name, bool required) {
     const Node* node = get(name);
-    if (node == nullptr && required) fail(node_, "limit must have " + spelled(name));
+    if (node == nullptr && required) fail(name, node_, "limit must have " + spelled(name));
     return node;
   }
 
@@ -79,15 +89,16 @@ class Parameters {
     if (node == nullptr) return 0;
     const auto number = node->is_scalar() ? parse_decimal(node->text) : std::nullopt;
     if (!number) {
-      fail(*node, spelled(name) + " must be a number, got " + shown(*node));
+      fail(name, *node, spelled(name) + " must be a number, got " + shown(*node));
       return 0;
     }
     const auto units = number->times(scale);
     if (!units) {
-      fail(*node, spelled(name) + (scale == 1 ? " must be a whole number" : " must have at most 6 decimals") +
-                      ", got " + shown(*node));
+      fail(name, *node,
+           spelled(name) + (scale == 1 ? " must be a whole number" : " must have at most 6 decimals") + ", got " +
+               shown(*node));
     } else if (scale > 1 && (*units < 0 || *units > kMostUnits)) {
-      fail(*node,
+      fail(name, *node,
            spelled(name) + " must be between 0 and " + std::to_string(kMostUnits / scale) + ", got " + shown(*node));
     }
     return units.value_or(0);
@@ -97,7 +108,7 @@ class Parameters {
   const Node& node_;
   Units scale_;
   std::span<const Spelling> spellings_;
-  bool failed_ = false;
+  std::vector<std::string_view> unread_;  // parameters that are missing or no numbers at all
 };
 
 std::optional<Limit> make_quota(Parameters& p) {
@@ -105,12 +116,14 @@ std::optional<Limit> make_quota(Parameters& p) {
   quota.limit = p.units("limit");
   quota.burst_allowance = p.units("burst_allowance", false);
   const Node* period = p.get("period");
-  if (period != nullptr) {
-    if (!read_enum<Period, 5>(p.scope(), period, p.spelled("period"), quota.period)) return std::nullopt;
+  if (period != nullptr && !read_enum<Period, 5>(p.scope(), period, p.spelled("period"), quota.period)) {
+    p.unread("period");
   }
   const Node* zone = p.get("timezone");
-  if (zone != nullptr && !read_string(p.scope(), zone, p.spelled("timezone"), 64, quota.timezone)) return std::nullopt;
-  return p.made(Limit::quota(quota));
+  if (zone != nullptr && !read_string(p.scope(), zone, p.spelled("timezone"), 64, quota.timezone)) {
+    p.unread("timezone");
+  }
+  return p.made(quota, Limit::quota);
 }
 
 std::optional<Limit> make(Parameters& p, Strategy strategy) {
@@ -118,22 +131,22 @@ std::optional<Limit> make(Parameters& p, Strategy strategy) {
     case Strategy::kTokenBucket: {
       const Units capacity = p.units("capacity");
       const Rate rate = p.rate("refill_rate");
-      return p.made(Limit::token_bucket({capacity, rate, p.units("burst_allowance", false)}));
+      return p.made(TokenBucket{capacity, rate, p.units("burst_allowance", false)}, Limit::token_bucket);
     }
     case Strategy::kGcra: {
       const Units max_burst = p.units("max_burst");
       const Units count = p.units("count");
       const Nanos period = p.duration("period");
-      return p.made(Limit::gcra({max_burst, count, period, p.units("burst_allowance", false)}));
+      return p.made(Gcra{max_burst, count, period, p.units("burst_allowance", false)}, Limit::gcra);
     }
     case Strategy::kLeakyBucket: {
       const Rate rate = p.rate("rate");
-      return p.made(Limit::leaky_bucket({rate, p.units("queue")}));
+      return p.made(LeakyBucket{rate, p.units("queue")}, Limit::leaky_bucket);
     }
     case Strategy::kConcurrency: {
       const Units max = p.slots("max");
       const Nanos ttl = p.duration("lease_ttl", Concurrency{}.lease_ttl, false);
-      return p.made(Limit::concurrency({max, ttl, p.slots("burst_allowance", false)}));
+      return p.made(Concurrency{max, ttl, p.slots("burst_allowance", false)}, Limit::concurrency);
     }
     case Strategy::kQuota: return make_quota(p);
     default: break;
@@ -141,9 +154,9 @@ std::optional<Limit> make(Parameters& p, Strategy strategy) {
   const Units limit = p.units("limit");
   const Nanos window = p.duration("window");
   const Window numbers{limit, window, p.units("burst_allowance", false)};
-  if (strategy == Strategy::kSlidingWindow) return p.made(Limit::sliding_window(numbers));
-  if (strategy == Strategy::kFixedWindow) return p.made(Limit::fixed_window(numbers));
-  return p.made(Limit::sliding_window_counter(numbers));
+  if (strategy == Strategy::kSlidingWindow) return p.made(numbers, Limit::sliding_window);
+  if (strategy == Strategy::kFixedWindow) return p.made(numbers, Limit::fixed_window);
+  return p.made(numbers, Limit::sliding_window_counter);
 }
 
 constexpr std::string_view kForms =
@@ -165,10 +178,11 @@ std::optional<Limit> read_short(const Scope& scope, const Node& node, Units scal
                       base::shortened(node.text.substr(0, slash), 64));
     return std::nullopt;
   }
-  auto made = Limit::sliding_window({*limit, *window, 0});
-  if (made) return *made;
-  scope.problem(node, made.error().message);
-  return std::nullopt;
+  const Window numbers{*limit, *window, 0};
+  const std::vector<Error> problems = core::problems_of(numbers);
+  for (const Error& problem : problems) scope.problem(node, problem.message);
+  if (!problems.empty()) return std::nullopt;
+  return *Limit::sliding_window(numbers);
 }
 
 std::optional<Limit> read_one(const Scope& scope, const Node& node, Units scale) {
@@ -180,15 +194,16 @@ std::optional<Limit> read_one(const Scope& scope, const Node& node, Units scale)
   Strategy strategy{};
   const Node* name = node.find("strategy");
   if (name == nullptr) scope.problem(node, "limit must have strategy");
-  if (!read_enum<Strategy, kStrategyCount>(scope, name, "strategy", strategy)) return std::nullopt;
-  std::vector<std::string> allowed = parameters_of(strategy);
+  const bool named = read_enum<Strategy, kStrategyCount>(scope, name, "strategy", strategy);
+  std::vector<std::string> allowed = named ? parameters_of(strategy) : parameters_of_any();
   allowed.insert(allowed.begin(), "strategy");
   bool known = true;
   for (const Entry& entry : node.entries) {
     if (std::find(allowed.begin(), allowed.end(), entry.key) != allowed.end()) continue;
-    unknown_key(scope, entry, std::string("a ") + to_string(strategy) + " limit", allowed);
+    unknown_key(scope, entry, named ? std::string("a ") + to_string(strategy) + " limit" : "any limit", allowed);
     known = false;
   }
+  if (!named) return std::nullopt;
   const auto limit = read_parameters(scope, node, strategy, scale, {});
   return known ? limit : std::nullopt;
 }
@@ -204,6 +219,16 @@ std::vector<std::string> parameters_of(Strategy strategy) {
     case Strategy::kQuota: return {"limit", "period", "timezone", "burst_allowance"};
     default: return {"limit", "window", "burst_allowance"};
   }
+}
+
+std::vector<std::string> parameters_of_any() {
+  std::vector<std::string> all;
+  for (int i = 0; i < kStrategyCount; ++i) {
+    for (std::string& name : parameters_of(static_cast<Strategy>(i))) {
+      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(std::move(name));
+    }
+  }
+  return all;
 }
 
 std::optional<Limit> read_parameters(const Scope& scope, const Node& node, Strategy strategy, Units scale,

@@ -27,5 +27,7 @@ std::optional<Limit> read_parameters(const Scope& scope, const Node& node, Strat
 
 // The parameters that a strategy takes, as we spell them.
 [[nodiscard]] std::vector<std::string> parameters_of(Strategy strategy);
+// Those that any strategy takes: all that can be said where the strategy itself is wrong.
+[[nodiscard]] std::vector<std::string> parameters_of_any();
 
 }  // namespace headgate::policy

@@ -25,22 +25,20 @@ bool read_upper_enum(const Scope& scope, const Node* node, std::string_view fiel
   return index.has_value();
 }
 
-// How this shape spells the parameters of a strategy.
+// How this shape spells parameters.
 struct Spellings {
   std::vector<std::string> ours;
   std::vector<std::string> theirs;
   std::vector<Spelling> pairs;
 };
 
-Spellings spellings_of(Strategy strategy) {
+Spellings spellings_of(std::vector<std::string> parameters) {
   Spellings s;
-  s.ours = parameters_of(strategy);
+  s.ours = std::move(parameters);
   for (const std::string& name : s.ours) {
-    const bool windowed = strategy == Strategy::kSlidingWindow || strategy == Strategy::kSlidingWindowCounter ||
-                          strategy == Strategy::kFixedWindow;
     if (name == "limit") {
       s.theirs.emplace_back("maxRequests");
-    } else if (name == "window" && windowed) {
+    } else if (name == "window") {
       s.theirs.emplace_back("timeWindow");
     } else {
       s.theirs.push_back(camel_case(name));
@@ -127,15 +125,16 @@ void read_limit(const Scope& scope, const Node& node, Policy& policy) {
   const Node* name = node.find("strategy");
   Strategy strategy{};
   if (name == nullptr) scope.problem(node, "policy must have strategy");
-  if (!read_upper_enum<Strategy, kStrategyCount>(scope, name, "strategy", strategy)) return;
-  const Spellings spellings = spellings_of(strategy);
+  const bool named = read_upper_enum<Strategy, kStrategyCount>(scope, name, "strategy", strategy);
+  const Spellings spellings = spellings_of(named ? parameters_of(strategy) : parameters_of_any());
   const std::vector<std::string>& parameters = spellings.theirs;
   allowed.insert(allowed.end(), parameters.begin(), parameters.end());
   for (const Entry& entry : node.entries) {
     if (std::find(allowed.begin(), allowed.end(), entry.key) == allowed.end()) {
-      unknown_key(scope, entry, "a " + name->text + " policy", allowed);
+      unknown_key(scope, entry, named ? "a " + name->text + " policy" : "any policy", allowed);
     }
   }
+  if (!named) return;
   const auto limit = read_parameters(scope, node, strategy, 1, spellings.pairs);
   if (limit) policy.limits = {*limit};
 }

@@ -59,7 +59,8 @@ TEST(LimitReader, NumbersThatDoNotFitAreRefusedWhereTheyStand) {
             "3:46: policy \"p\": limit must be a number, got \"lots\"\n"
             "3:60: policy \"p\": window must be a duration such as 500ms, 60s, 5m, 1h or 7d, got \"soon\"");
   EXPECT_EQ(limit("{strategy: sliding_window, limit: .nan, window: 11y}"),
-            "3:46: policy \"p\": limit must be a number, got \".nan\"");
+            "3:46: policy \"p\": limit must be a number, got \".nan\"\n"
+            "3:60: policy \"p\": window must be between 1ms and 10y, got 4015d");
   EXPECT_EQ(limit("{strategy: sliding_window, limit: 1, window: 11y}"),
             "3:57: policy \"p\": window must be between 1ms and 10y, got 4015d");
   EXPECT_EQ(limit("{strategy: token_bucket, capacity: 5, refill_rate: 0}"),
@@ -70,6 +71,35 @@ TEST(LimitReader, NumbersThatDoNotFitAreRefusedWhereTheyStand) {
             "3:48: policy \"p\": period must be hour, day, week, month or year, got \"fortnight\"");
   EXPECT_EQ(limit("0/s"), "3:12: policy \"p\": limit must be between 1 and 4503599627370496, got 0");
   EXPECT_EQ(limit("1.5/s"), "3:12: policy \"p\": limit must be a whole number, got 1.5");
+}
+
+TEST(LimitReader, EveryWrongNumberOfALimitIsTold) {
+  EXPECT_EQ(limit("{strategy: leaky_bucket, rate: 0, queue: -1}"),
+            "3:43: policy \"p\": rate must be above 0 and finite, got 0/s\n"
+            "3:53: policy \"p\": queue must be between 0 and 4503599627370495, got -1");
+  EXPECT_EQ(limit("{strategy: token_bucket, capacity: 0, refill_rate: 0, burst_allowance: -1}"),
+            "3:47: policy \"p\": capacity must be between 1 and 4503599627370496, got 0\n"
+            "3:63: policy \"p\": refill_rate must be above 0 and finite, got 0/s\n"
+            "3:83: policy \"p\": burst_allowance must be between 0 and 4503599627370496, got -1");
+  EXPECT_EQ(limit("{strategy: quota, limit: 0, period: fortnight, timezone: Mars}"),
+            "3:37: policy \"p\": limit must be between 1 and 4503599627370496, got 0\n"
+            "3:48: policy \"p\": period must be hour, day, week, month or year, got \"fortnight\"\n"
+            "3:69: policy \"p\": timezone must be a name of the IANA time zone database, such as Europe/Berlin, got "
+            "\"Mars\"");
+  EXPECT_EQ(limit("{strategy: gcra, count: 0, period: 60s}"),
+            "3:12: policy \"p\": limit must have max_burst\n"
+            "3:36: policy \"p\": count must be between 1 and 4503599627370496, got 0")
+      << "of what is missing, only that";
+  EXPECT_EQ(limit("0/0s"),
+            "3:12: policy \"p\": limit must be between 1 and 4503599627370496, got 0\n"
+            "3:12: policy \"p\": window must be between 1ms and 10y, got 0s");
+}
+
+TEST(LimitReader, KeysThatNoStrategyTakesAreToldBesideAnUnknownStrategy) {
+  EXPECT_EQ(limit("{strategy: windows, limit: 5, widow: 60s}"),
+            "3:23: policy \"p\": strategy must be token_bucket, gcra, sliding_window, sliding_window_counter, "
+            "fixed_window, leaky_bucket, concurrency or quota, got \"windows\"\n"
+            "3:42: policy \"p\": unknown key \"widow\" in any limit; did you mean \"window\"?");
 }
 
 TEST(LimitReader, KeysOfOtherStrategiesAreRefused) {

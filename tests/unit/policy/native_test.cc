@@ -164,6 +164,7 @@ tier: {}
 )"),
             R"(1:14: enforcement must be graded or strict, got "strickt", did you mean "strict"?
 4:12: policy "ui-search": limit must have window
+4:46: policy "ui-search": limit must be between 1 and 4503599627370496, got 0
 4:49: policy "ui-search": unknown key "windw" in a sliding_window limit; did you mean "window"?
 5:5: policy "ui-search": unknown key "acton" in policy; did you mean "action"?
 6:5: policy 2: policy must have id

@@ -84,6 +84,15 @@ TEST(S1Shape, ProblemsUseItsOwnNames) {
 6:44: policies must be a list, got a mapping)");
 }
 
+TEST(S1Shape, KeysThatNoStrategyTakesAreToldBesideAnUnknownStrategy) {
+  EXPECT_EQ(
+      problems(R"({"globalPolicies": [
+  {"id": "a", "strategy": "WINDOWS", "maxRequests": 5, "timeWidow": 60}
+]})"),
+      R"(2:27: policy "a": strategy must be TOKEN_BUCKET, GCRA, SLIDING_WINDOW, SLIDING_WINDOW_COUNTER, FIXED_WINDOW, LEAKY_BUCKET, CONCURRENCY or QUOTA, got "WINDOWS"
+2:56: policy "a": unknown key "timeWidow" in any policy; did you mean "timeWindow"?)");
+}
+
 TEST(S1Shape, AnAgentsPolicyNamesNobodyElse) {
   const auto text = [](const std::string& agents) {
     return R"({"rateLimitPolicies": {"x": {"agentId": "A", "policies": [{"id": "p", "strategy": "SLIDING_WINDOW",
@@ -126,6 +135,7 @@ TEST(S3Shape, DisabledMeansOffAndProblemsHavePlaces) {
             Mode::kOff);
   EXPECT_EQ(problems("rate_limiting:\n  default_limits:\n    a: {max_requests: 0, window_secs: 1}\n    b c: {}\n"),
             "3:8: policy \"a\": limit must have window_seconds\n"
+            "3:23: policy \"a\": max_requests must be between 1 and 4503599627370496, got 0\n"
             "3:26: policy \"a\": unknown key \"window_secs\" in default_limits.a; did you mean \"window_seconds\"?\n"
             "4:5: a name in default_limits must be 1 to 128 letters, digits, - _ . and :");
 }

@@ -1,0 +1,19 @@
+// Everything that is wrong with a limit's numbers. Limit's makers tell the first of it; whoever reads a document tells
+// all.
+#pragma once
+
+#include <vector>
+
+#include "headgate/limit.h"
+
+namespace headgate::core {
+
+// Each message begins with the field that it is about. Empty: Limit can be made of them.
+[[nodiscard]] std::vector<Error> problems_of(const TokenBucket& numbers);
+[[nodiscard]] std::vector<Error> problems_of(const Gcra& numbers);
+[[nodiscard]] std::vector<Error> problems_of(const Window& numbers);
+[[nodiscard]] std::vector<Error> problems_of(const LeakyBucket& numbers);
+[[nodiscard]] std::vector<Error> problems_of(const Concurrency& numbers);
+[[nodiscard]] std::vector<Error> problems_of(const Quota& numbers);
+
+}  // namespace headgate::core
