@@ -24,7 +24,7 @@ const std::string& openapi_schemas() {
   "max_wait_ms": {"type": "number", "minimum": 0},
   "hold": {"type": "boolean", "description": "take out a lease on what is charged"},
   "priority": {"type": "integer"},
-  "parent": {"oneOf": [{"type": "string"}, {"type": "object"}], "description": "whose budgets are debited, too"}}},
+  "parent": {"oneOf": [{"type": "string"}, {"type": "object", "required": ["session"]}], "description": "whose budgets are debited, too"}}},
 "Warning": {"type": "object", "required": ["policy_id", "kind", "remaining", "capacity", "message"], "properties": {
   "policy_id": {"type": "string"},
   "kind": {"enum": ["approaching", "exceeded", "burst", "monitor"]},

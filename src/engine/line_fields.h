@@ -131,5 +131,7 @@ class JsonLine {
 };
 
 inline constexpr std::size_t kMaxLineBytes = 1 << 20;
+inline constexpr const char* kParentWithoutSession =
+    "parent.session must be given: whose budgets are to be debited too?";
 
 }  // namespace headgate::engine

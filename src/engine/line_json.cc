@@ -67,6 +67,7 @@ Result<void> set_parts(Field field, const dom::object& parts, LineFields& fields
     }
     if (Result<void> set = fields.set(field, part, scalar_of(value)); !set) return set;
   }
+  if (field == Field::kParent && fields.check.parent_session.empty()) return refused(kParentWithoutSession);
   fields.given |= set_of(field);
   return {};
 }

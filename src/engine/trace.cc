@@ -251,6 +251,7 @@ Result<void> TraceReader::read_row(std::string_view line) {
       return error(set.error().message);
     }
   }
+  if (fields_.has(Field::kParent) && fields_.check.parent_session.empty()) return error(kParentWithoutSession);
   fields_.finish();
   return {};
 }

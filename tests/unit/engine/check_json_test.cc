@@ -100,6 +100,15 @@ TEST(CheckJson, WrongTypesAreNamedWithWhatCame) {
   EXPECT_EQ(problem("5"), "a check must be a JSON object, got a number");
 }
 
+TEST(CheckJson, AParentNeedsItsSession) {
+  const std::string must = "parent.session must be given: whose budgets are to be debited too?";
+  EXPECT_EQ(problem(R"({"parent": {}})"), must);
+  EXPECT_EQ(problem(R"({"parent": {"agent": "A"}})"), must);
+  EXPECT_EQ(problem(R"({"parent": {"agent": "A", "session": ""}})"), must);
+  EXPECT_EQ(problem(R"({"parent": {"session": "root"}})"), "");
+  EXPECT_EQ(problem(R"({"parent": ""})"), "") << "no parent, as an empty session is none";
+}
+
 TEST(CheckJson, NumbersOutOfRangeAreRefused) {
   EXPECT_EQ(problem(R"({"cost": {"tokens": -5}})"), "cost.tokens must be between 0 and 1000000000000, got -5");
   EXPECT_EQ(problem(R"({"cost": 1e13})"), "cost must be between 0 and 1000000000000, got 10000000000000");

@@ -151,6 +151,8 @@ TEST(Trace, ATablesMistakesAreToldWithTheirLine) {
   EXPECT_EQ(outcome("t,operation\n0,\"x\"y\n"), "trace:2: cell 2 must have nothing after its quote");
   EXPECT_EQ(outcome("t,operation,peek\n0,x,yes\n"), "trace:2: peek must be true or false, got \"yes\"");
   EXPECT_EQ(outcome("t,operation,cost\n0,x,nan\n"), "trace:2: cost must be between 0 and 1000000000000, got \"nan\"");
+  EXPECT_EQ(outcome("t,operation,parent.agent,parent.session\n0,x,A,\n"),
+            "trace:2: parent.session must be given: whose budgets are to be debited too?");
   EXPECT_EQ(outcome("t,operation\n0,\xFF\n"), "trace:2: must be UTF-8 without control characters, byte 3 is not");
 }
 
