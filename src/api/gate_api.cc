@@ -160,9 +160,9 @@ void check_gate(Context& context, const net::HttpRequest& request, net::HttpRepl
   const Admission admission = context.service.access->asks(request);
   if (admission.refusal) return refuse(request, reply, *admission.refusal);
   Check check;
-  // A token that speaks for one agent alone wins over what any header says.
-  check.agent =
-      !admission.caller.agent.empty() ? std::string_view(admission.caller.agent) : request.header("x-headgate-agent");
+  check.agent = request.header("x-headgate-agent");
+  if (check.agent.empty()) check.agent = admission.caller.agent;
+  if (const auto refusal = Access::speaks_for(admission.caller, check.agent)) return refuse(request, reply, *refusal);
   check.operation = request.header("x-headgate-operation");
   check.session = request.header("x-headgate-session");
   check.user = request.header("x-headgate-user");

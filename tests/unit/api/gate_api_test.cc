@@ -94,13 +94,20 @@ TEST(GateApi, BelievesForwardedAddressesOnlyFromThisMachine) {
   EXPECT_EQ(status("10.0.0.4"), 429);
 }
 
-TEST(GateApi, TokenBoundAgentWins) {
+TEST(GateApi, AnAgentsTokenSpeaksForThatAgentOnly) {
   ApiServer server;
-  server.load("policies: [{id: one, match: {agents: [A]}, limit: 1/60s}]");
-  const std::string token = server.token(state::Role::kAgent, "A");
-  const Answer answer =
-      gate(server, {{"Authorization", "Bearer " + token}, {"X-Headgate-Agent", "B"}, {"X-Headgate-Operation", "op"}});
-  EXPECT_EQ(answer.header("RateLimit"), "\"one\";r=0;t=60");
+  server.load("policies: [{id: three, match: {agents: [A]}, limit: 3/60s}]");
+  const std::string bearer = "Bearer " + server.token(state::Role::kAgent, "A");
+  const auto asked_by = [&](ApiServer::Headers headers) {
+    headers.emplace_back("Authorization", bearer);
+    headers.emplace_back("X-Headgate-Operation", "op");
+    return gate(server, headers);
+  };
+  EXPECT_EQ(asked_by({}).header("RateLimit"), "\"three\";r=2;t=60") << "it need not say so";
+  EXPECT_EQ(asked_by({{"X-Headgate-Agent", "A"}}).header("RateLimit"), "\"three\";r=1;t=60");
+  const Answer answer = asked_by({{"X-Headgate-Agent", "B"}});
+  EXPECT_EQ(answer.status, 403);
+  EXPECT_EQ(answer.json()["error"], "wrong_agent");
 }
 
 TEST(GateApi, ReadsCosts) {
