@@ -197,7 +197,11 @@ Result<void> LineFields::set(Field field, std::string_view part, const Scalar& v
     case Field::kType: return take_text(field, {}, value, type);
     case Field::kToken: return take_text(field, {}, value, token);
     case Field::kLeaseId: return take_text(field, {}, value, lease_id);
-    case Field::kId: return take_id(value, id);
+    case Field::kId: {
+      Result<void> taken = take_id(value, id);
+      if (!taken) given &= ~set_of(field);  // or whoever answers would repeat an earlier one
+      return taken;
+    }
     case Field::kPeek: return take_boolean(field, value, check.peek);
     case Field::kHold: return take_boolean(field, value, check.hold);
     case Field::kRemove: return take_boolean(field, value, remove);

@@ -153,6 +153,16 @@ TEST_F(WebSocketApi, NamesWhatIsWrongWithAMessage) {
   EXPECT_EQ(a.answer(R"({"id":9,"type":"WRITE","cost":"much"})")["id"], 9) << "as far as it was read";
 }
 
+TEST_F(WebSocketApi, AMessageWithABadIdIsNotToldByThatOfAnEarlierOne) {
+  Connection a = connect_as("A");
+  EXPECT_EQ(a.answer(R"({"type":"WRITE","id":7})")["id"], 7);
+  for (const char* bad : {"1.5", "null", "[8]", "{}", "true", "18014398509481984"}) {
+    const Message answer = a.answer(std::string(R"({"type":"WRITE","id":)") + bad + "}");
+    EXPECT_EQ(answer["error"], "invalid_message") << bad;
+    EXPECT_FALSE(answer.contains("id")) << bad;
+  }
+}
+
 TEST_F(WebSocketApi, AnswersChecksThatWaitWhenThereIsRoom) {
   Connection a = connect_as("A");
   EXPECT_EQ(a.ask(R"({"type":"QUEUED","id":1})").back()["type"], "decision");
