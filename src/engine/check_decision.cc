@@ -4,33 +4,35 @@
 
 #include "base/text.h"
 #include "engine/event.h"
+#include "engine/scaled_limit.h"
 
 namespace headgate::engine {
 namespace {
 
 // "50/60s": seconds however long the window is, as people configure and grep for it.
-std::string count_per_window(const Limit& limit, double scale) {
+std::string count_per_window(const Limit& limit, double count) {
   const Nanos window = limit.window();
   const bool whole = window % std::chrono::seconds{1} == Nanos{0};
   const std::string length = whole
                                  ? fmt::format("{}s", std::chrono::duration_cast<std::chrono::seconds>(window).count())
                                  : base::format_duration(window);
-  return fmt::format("{:g}/{}", static_cast<double>(limit.limit()) / scale, length);
+  return fmt::format("{:g}/{}", count, length);
 }
 
+// By the numbers that were in force, which load, an emergency and a store that is away make others than the policy's.
 std::string exceeded_text(const Limit& limit, double scale, const core::Outcome& outcome) {
-  const double numbers = static_cast<double>(limit.limit()) / scale;
+  const double count = static_cast<double>(outcome.limit) / scale;
   const double seconds = static_cast<double>(outcome.wait.count()) / 1e9;
   switch (limit.strategy()) {
     case Strategy::kTokenBucket: return fmt::format("Token bucket exhausted, {:.2f}s to refill", seconds);
-    case Strategy::kGcra: return fmt::format("GCRA limit {:g} exceeded, {:.2f}s to refill", numbers, seconds);
-    case Strategy::kSlidingWindow: return "Sliding window limit " + count_per_window(limit, scale) + " exceeded";
+    case Strategy::kGcra: return fmt::format("GCRA limit {:g} exceeded, {:.2f}s to refill", count, seconds);
+    case Strategy::kSlidingWindow: return "Sliding window limit " + count_per_window(limit, count) + " exceeded";
     case Strategy::kSlidingWindowCounter:
-      return "Sliding window counter limit " + count_per_window(limit, scale) + " exceeded";
-    case Strategy::kFixedWindow: return "Fixed window limit " + count_per_window(limit, scale) + " exceeded";
+      return "Sliding window counter limit " + count_per_window(limit, count) + " exceeded";
+    case Strategy::kFixedWindow: return "Fixed window limit " + count_per_window(limit, count) + " exceeded";
     case Strategy::kLeakyBucket: return fmt::format("Leaky bucket full, {:.2f}s until there is room", seconds);
-    case Strategy::kConcurrency: return fmt::format("Concurrency limit {} reached", limit.limit());
-    case Strategy::kQuota: return fmt::format("Quota {:g}/{} exceeded", numbers, to_string(limit.period()));
+    case Strategy::kConcurrency: return fmt::format("Concurrency limit {} reached", outcome.limit);
+    case Strategy::kQuota: return fmt::format("Quota {:g}/{} exceeded", count, to_string(limit.period()));
   }
   return "Limit exceeded";
 }
@@ -131,7 +133,9 @@ std::string CheckDecision::reason() const {
   }
   if (worst == nullptr) return text;
   if (why == Why::kCostExceedsLimit) {
-    return fmt::format("The cost is more than {} could ever admit", policy::describe(*about.policy, *broken));
+    const double factor = by.own != nullptr || scales(*about.policy) ? state_->factor : 1;
+    return fmt::format("The cost is more than {} could ever admit",
+                       policy::describe(*about.policy, scaled(*broken, factor)));
   }
   const std::string of_limit = exceeded_text(*broken, about.scale, *worst);
   return why == Why::kTimedOut ? "Timed out waiting: " + of_limit : of_limit;

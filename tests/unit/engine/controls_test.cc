@@ -180,6 +180,28 @@ TEST_F(EngineControls, TheEmergencyThrottleActsOnTheVeryNextCheckAndItsEndToo) {
   EXPECT_EQ(capacity(), 40);
 }
 
+TEST_F(EngineControls, TheReasonNamesTheNumbersInForce) {
+  const auto reason = [&](const std::string& limit) {
+    load("policies: [{id: p, limit: " + limit + "}]");
+    engine_.emergency_off("bob");
+    EXPECT_TRUE(engine_.emergency_on({"the model loops", "alice"}));
+    for (int i = 0; i < 100; ++i) {
+      const CheckDecision decision = ask(Q("run").agent("A"));
+      if (!decision.allowed) return decision.reason();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(reason("100/1000s"), "Sliding window limit 10/1000s exceeded");
+  EXPECT_EQ(reason("{strategy: fixed_window, limit: 200, window: 60s}"), "Fixed window limit 20/60s exceeded");
+  EXPECT_EQ(reason("{strategy: gcra, max_burst: 49, count: 1, period: 60s}"),
+            "GCRA limit 5 exceeded, 600.00s to refill");
+  load("policies: [{id: p, limit: 100/1000s}]");
+  EXPECT_EQ(ask(Q("run").agent("A").cost("requests", 11)).reason(),
+            "The cost is more than sliding_window 10/1000s could ever admit");
+  engine_.emergency_off("bob");
+  EXPECT_TRUE(ask(Q("run").agent("B").cost("requests", 11)).allowed);
+}
+
 TEST_F(EngineControls, TheEmergencyThrottleTurnsItselfOnOverNineTenthsAndOffAgain) {
   load(kForty);
   engine_.report_load(0.9);
