@@ -100,7 +100,7 @@ const std::string& openapi_schemas() {
 "Problem": {"type": "object", "required": ["file", "line", "column", "message"], "properties": {
   "file": {"type": "string"}, "line": {"type": "integer"}, "column": {"type": "integer"}, "message": {"type": "string"}}},
 "Document": {"type": "object", "description": "a policy document, or {\"text\": \"...\"} with one in it", "additionalProperties": true},
-"Policy": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}, "additionalProperties": true},
+"Policy": {"type": "object", "properties": {"id": {"type": "string", "description": "that of the path, if it is given"}}, "additionalProperties": true},
 "PolicySummary": {"type": "object", "required": ["id", "name", "mode", "priority", "limits", "action", "behavior", "key", "unit", "source"], "properties": {
   "id": {"type": "string"},
   "name": {"type": "string"},

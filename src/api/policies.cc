@@ -124,6 +124,20 @@ bool has(const policy::Document& document, const std::string& id) {
                      [&](const policy::Policy& each) { return each.id == id; });
 }
 
+// The policy's text with its id, where it has none: at the end, so that nothing else moves.
+std::string named(const std::string& text, const policy::Node& root, const std::string& id) {
+  const std::string field = "\"id\": " + text_of(Json(id));
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != std::string::npos && text[begin] == '{') {
+    std::string out = text;
+    const std::size_t end = out.rfind('}');
+    if (end != std::string::npos) out.insert(end, (root.entries.empty() ? "" : ", ") + field);
+    return out;
+  }
+  return text + (text.ends_with('\n') ? "" : "\n") + std::string(static_cast<std::size_t>(root.column - 1), ' ') +
+         field + "\n";
+}
+
 Policies::Changed failed(Error error) {
   Policies::Changed changed;
   changed.error = std::move(error);
@@ -285,8 +299,7 @@ Policies::Changed Policies::replace(const std::string& text, const std::string& 
 }
 
 Policies::Changed Policies::put(const std::string& id, const std::string& text, const std::string& who) {
-  const policy::Tree tree = policy::parse(text);
-  const bool one = tree.flaws.empty() && tree.roots.size() == 1 && tree.roots.front()->is_mapping();
+  policy::Tree tree = policy::parse(text);
   if (!tree.flaws.empty()) {
     Changed changed;
     for (const policy::Flaw& flaw : tree.flaws) {
@@ -298,9 +311,17 @@ Policies::Changed Policies::put(const std::string& id, const std::string& text, 
     }
     return changed;
   }
-  const policy::Node* named = one ? tree.roots.front()->find("id") : nullptr;
-  if (named == nullptr || !named->is_scalar() || named->text != id) {
-    const std::string came = !one ? std::string("something else") : named == nullptr ? "none" : shown(*named);
+  const auto is_one = [&] { return tree.flaws.empty() && tree.roots.size() == 1 && tree.roots.front()->is_mapping(); };
+  const auto own_id = [&] { return is_one() ? tree.roots.front()->find("id") : nullptr; };
+  const bool one = is_one();
+  std::string whole = text;
+  if (one && own_id() == nullptr) {
+    whole = named(text, *tree.roots.front(), id);
+    tree = policy::parse(whole);
+  }
+  const policy::Node* its_id = own_id();
+  if (its_id == nullptr || !its_id->is_scalar() || its_id->text != id) {
+    const std::string came = !one ? std::string("something else") : its_id == nullptr ? "none" : shown(*its_id);
     return failed({ErrorCode::kInvalidArgument,
                    fmt::format("the body must be one policy whose id is \"{}\", as in the path, got {}", id, came)});
   }
@@ -310,9 +331,9 @@ Policies::Changed Policies::put(const std::string& id, const std::string& text, 
   const std::string before = old != next.policies.end() ? text_of(Json{{"text", old->second}})
                              : has(document_, id)       ? text_of(Json{{"source", "document"}})
                                                         : std::string();
-  next.policies[id] = text;
+  const std::string after = text_of(Json{{"text", whole}});
+  next.policies[id] = std::move(whole);
   next.deleted.erase(id);
-  const std::string after = text_of(Json{{"text", text}});
   return apply_locked(std::move(next), {who, "policies.put", id, before, after, "api", "put " + id});
 }
 

@@ -51,7 +51,7 @@ class Policies {
 
   // `who` did it. The document takes the place of the files and of all single policies.
   [[nodiscard]] Changed replace(const std::string& text, const std::string& who);
-  // One policy, as JSON or YAML. Its id must be `id`.
+  // One policy, as JSON or YAML. Its id is `id`: it need not say so, but must not say otherwise.
   [[nodiscard]] Changed put(const std::string& id, const std::string& text, const std::string& who);
   // Error kNotFound: there is none of that id.
   [[nodiscard]] Changed remove(const std::string& id, const std::string& who);

@@ -140,7 +140,35 @@ TEST(PoliciesApi, YamlOfOnePolicyIsReadAndItsProblemsStandWhereTheyWere) {
   EXPECT_EQ(put("id: y\nlimit: 1/60s\n---\nexempt: [x]\n").status, 400);
 }
 
-TEST(PoliciesApi, PolicyMustHaveTheIdOfItsPath) {
+TEST(PoliciesApi, APolicyNeedNotRepeatTheIdOfItsPath) {
+  ApiServer server;
+  const auto put = [&](const std::string& text) {
+    return server.manage(Method::kPut, "/api/admin/policies/x:1", text, {{"Content-Type", "application/yaml"}});
+  };
+  int limit = 1;
+  const auto taken = [&](const std::string& before, const std::string& after) {
+    ++limit;
+    const Answer answer = put(before + std::to_string(limit) + after);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return server.check(R"({"agent":"A","operation":"op","peek":true})").json()["limit"] == limit;
+  };
+  EXPECT_TRUE(taken(R"({"limit": ")", R"(/60s"})"));
+  EXPECT_TRUE(taken("{limit: ", "/60s}\n"));
+  EXPECT_TRUE(taken("limit: ", "/60s"));
+  EXPECT_TRUE(taken("# mine\nlimit: ", "/60s\nmatch:\n  operations: [op]\n"));
+  EXPECT_TRUE(taken("  message: x\n  limit: ", "/60s\n"));
+  const Json problem = put("message: x\nlimit: 0/60s\n").json()["problems"][0];
+  EXPECT_EQ(problem["line"], 2);
+  EXPECT_EQ(problem["column"], 8);
+  EXPECT_EQ(put("{}").status, 400);
+  EXPECT_EQ(put("{limit: 1/60s,} # }").body,
+            R"({"error":"invalid_request","message":"the body must be one policy whose id is \"x:1\", as in the path, )"
+            R"(got none"})");
+  // Nothing can be smuggled into the document around it.
+  EXPECT_EQ(put("{limit: 1/60s}], exempt: [{}").status, 400);
+}
+
+TEST(PoliciesApi, APolicyOfAnotherIdThanItsPathIsRefused) {
   ApiServer server;
   EXPECT_EQ(server.put("/api/admin/policies/x", R"({"id":"y","limit":"1/60s"})").body,
             R"({"error":"invalid_request","message":"the body must be one policy whose id is \"x\", as in the path, )"
