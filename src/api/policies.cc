@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "api/call.h"
+#include "api/policy_audit.h"
 #include "engine/ruleset.h"
 #include "policy/node.h"
 
@@ -119,9 +120,25 @@ std::optional<Error> too_many_units(const policy::Document& document) {
                fmt::format("policies must count at most {} different units, got {}", engine::kMaxUnits, units.size())};
 }
 
-bool has(const policy::Document& document, const std::string& id) {
-  return std::any_of(document.policies.begin(), document.policies.end(),
-                     [&](const policy::Policy& each) { return each.id == id; });
+// nullptr: there is none.
+const policy::Policy* find(const policy::Document& document, const std::string& id) {
+  const auto found = std::find_if(document.policies.begin(), document.policies.end(),
+                                  [&](const policy::Policy& each) { return each.id == id; });
+  return found == document.policies.end() ? nullptr : &*found;
+}
+
+// What the audit log keeps of a change: which version it was or became, which policies differ, and `more`, a JSON
+// object, unless that is long. The version has all of it.
+std::string audited(std::int64_t version, const Json& about, const std::string& more) {
+  constexpr std::size_t kMostMore = 32 << 10;  // with fifty ids in each list still less than an entry may have
+  Json json{{"version", version}};
+  json.update(about);
+  if (more.size() > kMostMore) {
+    json["omitted_bytes"] = more.size();
+  } else if (!more.empty()) {
+    json.update(Json::parse(more, nullptr, false));
+  }
+  return text_of(json);
 }
 
 // The policy's text with its id, where it has none: at the end, so that nothing else moves.
@@ -191,8 +208,10 @@ Policies::Changed Policies::apply_locked(Layers next, const Change& change) {
     entry.who = change.who;
     entry.action = change.action;
     entry.target = change.target;
-    entry.before = change.before;
-    entry.after = change.after;
+    // Versions are counted up, by nobody else, and the newest is never dropped.
+    const std::int64_t next_version = latest.empty() ? 1 : latest.front().id + 1;
+    if (version_ != 0) entry.before = audited(version_, Json::object(), change.before);
+    entry.after = audited(next_version, differences(document_, result.document), change.after);
     const std::vector<state::Setting> settings = settings_locked(next);
     const Result<std::int64_t> added = service_.database->add_version(made, settings, entry);
     if (!added) return failed(added.error());
@@ -255,6 +274,13 @@ Policies::Changed Policies::start() {
   for (const state::Setting& setting : service_.database->settings(kSection)) {
     if (setting.key == kPolicyKey) kept = setting.value;
   }
+  // What was in force before the stop, so that the audit log can say what differs.
+  for (const state::PolicyVersion& latest : service_.database->versions(1)) {
+    const std::optional<state::PolicyVersion> last = service_.database->version(latest.id);
+    if (!last) continue;
+    version_ = last->id;
+    if (const Result<Layers> layers = layers_of(last->text)) document_ = read(*layers).document;
+  }
   return with_files_locked(kept, {"files", "policies.start", "", "", "", "files", "on start"});
 }
 
@@ -293,7 +319,7 @@ Policies::Changed Policies::replace(const std::string& text, const std::string& 
   next.from_files = false;
   next.texts.push_back({"document", text});
   next.tiers = layers_.tiers;
-  const std::string before = text_of(Json{{"version", version_}, {"policies", document_.policies.size()}});
+  const std::string before = text_of(Json{{"policies", document_.policies.size()}});
   const std::string after = text_of(Json{{"text", text}});
   return apply_locked(std::move(next), {who, "policies.replace", "", before, after, "api", "all replaced"});
 }
@@ -327,10 +353,8 @@ Policies::Changed Policies::put(const std::string& id, const std::string& text, 
   }
   const std::lock_guard guard(mutex_);
   Layers next = layers_;
-  const auto old = next.policies.find(id);
-  const std::string before = old != next.policies.end() ? text_of(Json{{"text", old->second}})
-                             : has(document_, id)       ? text_of(Json{{"source", "document"}})
-                                                        : std::string();
+  const policy::Policy* old = find(document_, id);
+  const std::string before = old == nullptr ? std::string() : text_of(written(layers_, *old));
   const std::string after = text_of(Json{{"text", whole}});
   next.policies[id] = std::move(whole);
   next.deleted.erase(id);
@@ -339,14 +363,13 @@ Policies::Changed Policies::put(const std::string& id, const std::string& text, 
 
 Policies::Changed Policies::remove(const std::string& id, const std::string& who) {
   const std::lock_guard guard(mutex_);
-  if (!has(document_, id)) {
+  const policy::Policy* old = find(document_, id);
+  if (old == nullptr) {
     return failed({ErrorCode::kNotFound, fmt::format("there is no policy \"{}\" that could be deleted", id)});
   }
   Layers next = layers_;
-  const auto old = next.policies.find(id);
-  const std::string before =
-      old != next.policies.end() ? text_of(Json{{"text", old->second}}) : text_of(Json{{"source", "document"}});
-  if (old != next.policies.end()) next.policies.erase(old);
+  const std::string before = text_of(written(layers_, *old));
+  next.policies.erase(id);
   next.deleted.insert(id);
   return apply_locked(std::move(next), {who, "policies.delete", id, before, "", "api", "deleted " + id});
 }
@@ -362,7 +385,7 @@ Policies::Changed Policies::revert(const std::string& who) {
   Layers next;
   next.texts = std::move(gathered.texts);
   next.tiers = layers_.tiers;
-  const std::string before = text_of(Json{{"version", version_}, {"policies", document_.policies.size()}});
+  const std::string before = text_of(Json{{"policies", document_.policies.size()}});
   return apply_locked(std::move(next), {who, "policies.revert", "", before, "", "api", "back to the files"});
 }
 
@@ -386,9 +409,8 @@ Policies::Changed Policies::rollback(std::int64_t version, const std::string& wh
   if (!layers) return failed(layers.error());
   // The files may read differently by now: what they said then is what is asked for, unless they say it still.
   if (layers->from_files && layers->texts != policy::gather(paths_).texts) layers->from_files = false;
-  const std::string before = text_of(Json{{"version", version_}});
-  const std::string after = text_of(Json{{"version", version}});
-  return apply_locked(*std::move(layers), {who, "policies.rollback", std::to_string(version), before, after, "rollback",
+  const std::string after = text_of(Json{{"restored", version}});
+  return apply_locked(*std::move(layers), {who, "policies.rollback", std::to_string(version), "", after, "rollback",
                                            fmt::format("back to version {}", version)});
 }
 

@@ -96,7 +96,7 @@ class Policies {
     std::string who;
     std::string action;  // "policies.replace"
     std::string target;
-    std::string before;  // JSON, for the audit log
+    std::string before;  // a JSON object for the audit log, besides what every change says there; empty: no more
     std::string after;
     std::string source;  // "files", "api", "rollback"
     std::string note;

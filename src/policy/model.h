@@ -58,6 +58,7 @@ struct Place {
   std::string file;
   int line = 0;
   int column = 0;
+  friend bool operator==(const Place&, const Place&) = default;
 };
 
 // Matches any of the patterns and none of those that begin with '!'. Only '!' patterns: anything else. A pattern is
@@ -80,6 +81,7 @@ struct AttributeRule {
   std::optional<double> min;
   std::optional<double> max;
   bool boolean = false;
+  friend bool operator==(const AttributeRule&, const AttributeRule&) = default;
 };
 
 // Everything is optional; what is absent matches all.
@@ -99,6 +101,7 @@ struct Match {
   std::vector<control::LoadLevel> system_load;  // any of these levels; empty: does not matter
   std::optional<bool> emergency;
   bool unidentified = false;  // only checks without an agent (the built-in limits by ip)
+  friend bool operator==(const Match&, const Match&) = default;
 };
 
 struct KeyPart {
@@ -111,11 +114,13 @@ struct Escalation {
   std::string to;
   std::uint32_t threshold = 1;
   Nanos time_window{0};  // 0: at once
+  friend bool operator==(const Escalation&, const Escalation&) = default;
 };
 
 // Loop detection: the same agent doing the same operation with the same fingerprint in one session.
 struct Repeat {
   std::vector<std::string> fingerprint;  // attributes
+  friend bool operator==(const Repeat&, const Repeat&) = default;
 };
 
 // Numbers of their own for a stable share of the keys.
@@ -123,6 +128,7 @@ struct Variant {
   std::string name;
   std::uint32_t weight = 1;
   std::vector<Limit> limits;
+  friend bool operator==(const Variant&, const Variant&) = default;
 };
 
 struct Policy {
@@ -149,6 +155,7 @@ struct Policy {
   Consistency consistency = Consistency::kStrict;
   std::optional<Tier> tier;  // set on the built-in tier limits, which overrides apply to
   Place place;
+  friend bool operator==(const Policy&, const Policy&) = default;
 };
 
 // Requests, tokens and what else comes in whole numbers are counted one by one; all other units (usd) in millionths.

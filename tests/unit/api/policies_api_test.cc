@@ -210,6 +210,81 @@ TEST(PoliciesApi, RollbackRestoresFilesThatHaveChangedSince) {
   EXPECT_EQ(ids(server), (Ids{"a=sliding_window 1/60s api", "b=sliding_window 2/60s api"}));
 }
 
+Json newest_change(ApiServer& server) { return server.get("/api/admin/audit?limit=1").json()["entries"][0]; }
+
+TEST(PoliciesApi, TheAuditLogSaysWhichPoliciesAReloadChanged) {
+  const PolicyFile file(kFiles);
+  ApiServer server(with(file));
+  const Json first = server.get("/api/admin/audit?action=policies.").json()["entries"][0];
+  EXPECT_EQ(first["before"], nullptr);
+  EXPECT_EQ(first["after"].dump(), R"({"version":1,"added":["a","b"]})");
+  file.write("# b stands elsewhere now\npolicies:\n  - {id: b, limit: 2/60s}\n  - {id: c, limit: 3/60s}\n");
+  ASSERT_EQ(server.policies->reload("signal").text(), "");
+  Json entry = newest_change(server);
+  EXPECT_EQ(entry["action"], "policies.reload");
+  EXPECT_EQ(entry["before"].dump(), R"({"version":1})");
+  EXPECT_EQ(entry["after"].dump(), R"({"version":2,"added":["c"],"removed":["a"]})");
+  file.write("policies:\n  - {id: b, limit: 20/60s}\n  - {id: c, limit: 3/60s}\n");
+  ASSERT_EQ(server.policies->reload("signal").text(), "");
+  EXPECT_EQ(newest_change(server)["after"].dump(), R"({"version":3,"changed":["b"]})");
+  file.write("policies: [{id: c, limit: 3/60s}]");
+  ApiServer restarted(with(file, server.service.database));
+  entry = restarted.get("/api/admin/audit?action=policies.&limit=1").json()["entries"][0];
+  EXPECT_EQ(entry["action"], "policies.start");
+  EXPECT_EQ(entry["before"].dump(), R"({"version":3})");
+  EXPECT_EQ(entry["after"].dump(), R"({"version":4,"removed":["b"]})");
+}
+
+TEST(PoliciesApi, TheAuditLogNamesFiftyPoliciesOfAChangeAndCountsTheRest) {
+  const PolicyFile file(kFiles);
+  ApiServer server(with(file));
+  std::string text = "policies:\n";
+  for (int i = 100; i < 153; ++i) text += "  - {id: p" + std::to_string(i) + ", limit: 1/60s}\n";
+  file.write(text);
+  ASSERT_EQ(server.policies->reload("signal").text(), "");
+  const Json added = newest_change(server)["after"]["added"];
+  ASSERT_EQ(added.size(), 51U);
+  EXPECT_EQ(added[49], "p149");
+  EXPECT_EQ(added[50], "and 3 more");
+}
+
+TEST(PoliciesApi, TheAuditLogHasASinglePolicyAsItWasWritten) {
+  const PolicyFile file(
+      "policies:\n  - id: a\n    limit: 1/60s\n    adaptive: false\n    priority: 3\n    message: '7'\n");
+  ApiServer server(with(file));
+  const Json was{{"source", "document"},
+                 {"file", file.path()},
+                 {"line", 2},
+                 {"policy", {{"id", "a"}, {"limit", "1/60s"}, {"adaptive", false}, {"priority", 3}, {"message", "7"}}}};
+  const auto with_version = [&](int version) {
+    Json all{{"version", version}};
+    all.update(was);
+    return all;
+  };
+  EXPECT_EQ(server.remove("/api/admin/policies/a").status, 200);
+  Json entry = newest_change(server);
+  EXPECT_EQ(entry["action"], "policies.delete");
+  EXPECT_EQ(entry["before"], with_version(1));
+  EXPECT_EQ(entry["after"].dump(), R"({"version":2,"removed":["a"]})");
+  EXPECT_EQ(server.post("/api/admin/policies/rollback", R"({"version":1})").status, 200);
+  EXPECT_EQ(newest_change(server)["after"].dump(), R"({"version":3,"added":["a"],"restored":1})");
+  EXPECT_EQ(server.put("/api/admin/policies/a", R"({"id":"a","limit":"9/60s"})").status, 200);
+  entry = newest_change(server);
+  EXPECT_EQ(entry["before"], with_version(3));
+  EXPECT_EQ(entry["after"].dump(), R"({"version":4,"changed":["a"],"text":"{\"id\":\"a\",\"limit\":\"9/60s\"}"})");
+  EXPECT_EQ(server.remove("/api/admin/policies/a").status, 200);
+  EXPECT_EQ(newest_change(server)["before"].dump(), R"({"version":4,"text":"{\"id\":\"a\",\"limit\":\"9/60s\"}"})");
+}
+
+TEST(PoliciesApi, ADocumentTooLongForTheAuditLogLeavesTheIdsThere) {
+  ApiServer server;
+  const std::string text = "policies: [{id: a, limit: 1/60s}]  # " + std::string(100'000, 'x');
+  EXPECT_EQ(server.put("/api/admin/policies", text).status, 200);
+  const Json after = newest_change(server)["after"];
+  EXPECT_EQ(after["added"], Json::array({"a"}));
+  EXPECT_GT(after["omitted_bytes"], 100'000);
+}
+
 TEST(PoliciesApi, ReloadOfBadFilesKeepsTheOldAndCountsIt) {
   const PolicyFile file(kFiles);
   ApiServer server(with(file));
