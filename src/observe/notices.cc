@@ -59,16 +59,22 @@ std::vector<std::string> notice_kinds() {
 }
 
 struct Notices::Impl {
+  static bool fits(std::size_t queued, std::string_view kind) noexcept {
+    return queued < kMostQueued || (queued < kMostQueued + kKeptFree && !is_everyday(kind));
+  }
+
+  // Looked at first without the lock, so that a flood which is dropped anyway costs next to nothing.
+  [[nodiscard]] bool fits_now(std::string_view kind) noexcept {
+    if (fits(size.load(std::memory_order_relaxed), kind)) return true;
+    dropped.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+
   void push(Notice notice) {
-    // Looked at first without the lock, so that a flood which is dropped anyway costs next to nothing.
-    if (size.load(std::memory_order_relaxed) >= kMostQueued) {
-      dropped.fetch_add(1, std::memory_order_relaxed);
-      return;
-    }
     bool wake = false;
     {
       const std::lock_guard guard(mutex);
-      if (queue.size() >= kMostQueued) {
+      if (!fits(queue.size(), notice.kind)) {
         dropped.fetch_add(1, std::memory_order_relaxed);
         return;
       }
@@ -143,10 +149,7 @@ void Notices::add(std::shared_ptr<NoticeSink> sink) {
 }
 
 void Notices::on_event(const engine::Event& event) noexcept {
-  if (impl_->size.load(std::memory_order_relaxed) >= kMostQueued) {
-    impl_->dropped.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
+  if (!impl_->fits_now(engine::to_string(event.kind))) return;
   try {
     Notice notice;
     notice.kind = engine::to_string(event.kind);
@@ -164,6 +167,7 @@ void Notices::on_event(const engine::Event& event) noexcept {
 }
 
 void Notices::tell(Notice notice) noexcept {
+  if (!impl_->fits_now(notice.kind)) return;
   try {
     impl_->push(std::move(notice));
   } catch (...) {

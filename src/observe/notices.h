@@ -45,10 +45,12 @@ class NoticeSink {
   virtual void on_notice(const Notice& notice) = 0;
 };
 
-// Safe for concurrent use. on_event() never waits for a sink: what does not fit the queue is dropped and counted.
+// Safe for concurrent use. on_event() never waits for a sink: what does not fit the queue is dropped and counted. There
+// is room that everyday notices do not get, so that a flood of them takes nothing else along.
 class Notices final : public engine::EventSink {
  public:
   static constexpr std::size_t kMostQueued = 10'000;
+  static constexpr std::size_t kKeptFree = 1'000;  // beyond that, for what is not everyday
   Notices();
   ~Notices() override;  // tells what is queued, then ends
 

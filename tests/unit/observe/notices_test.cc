@@ -110,6 +110,25 @@ TEST(NoticesThread, DoesNotWaitForASlowListenerButDropsAndCounts) {
   EXPECT_EQ(listener->heard().size(), Notices::kMostQueued + 1);
 }
 
+TEST(NoticesThread, AFloodOfViolationsTakesNoOtherNoticeAlong) {
+  auto listener = std::make_shared<Listener>();
+  listener->hold();
+  Notices notices;
+  notices.add(listener);
+  notices.tell(notice_of("first"));
+  listener->wait_until_begun();
+  for (std::size_t i = 0; i < Notices::kMostQueued + 1; ++i) {
+    notices.on_event({.kind = engine::Event::Kind::kViolation, .agent = "A"});
+  }
+  for (std::size_t i = 0; i < Notices::kKeptFree + 1; ++i) {
+    notices.on_event({.kind = engine::Event::Kind::kAdaptive, .value = 0.5});
+  }
+  EXPECT_EQ(notices.dropped(), 2U) << "one of each";
+  listener->let_go();
+  notices.flush();
+  EXPECT_EQ(listener->heard().back().kind, "adaptive");
+}
+
 TEST(NoticesThread, TellsWhatIsQueuedBeforeItEnds) {
   auto listener = std::make_shared<Listener>();
   listener->hold();
