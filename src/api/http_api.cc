@@ -12,6 +12,7 @@
 #include "api/call.h"
 #include "api/emergency_keeper.h"
 #include "api/event_feed.h"
+#include "api/factor_audit.h"
 #include "api/quotas.h"
 #include "api/simulation_runner.h"
 #include "api/waiters.h"
@@ -132,16 +133,21 @@ class Routing final : public HttpApi {
                  std::make_shared<EmergencyKeeper>(service),
                  std::make_shared<Waiters>(),
                  std::make_shared<SimulationRunner>(),
-                 std::make_shared<Background>()} {
+                 std::make_shared<Background>()},
+        factor_audit_(std::make_shared<FactorAudit>(service)) {
     if (service.notices != nullptr) {
       service.notices->add(context_.keeper);
+      service.notices->add(factor_audit_);
       service.notices->add(context_.alerts);
       service.notices->add(context_.feed);
     }
     if (context_.options.started == Nanos{0}) context_.options.started = service.clock->wall(service.clock->now());
   }
 
-  ~Routing() override { context_.keeper->detach(); }
+  ~Routing() override {
+    context_.keeper->detach();
+    factor_audit_->detach();
+  }
   Routing(const Routing&) = delete;
   Routing& operator=(const Routing&) = delete;
 
@@ -240,6 +246,7 @@ class Routing final : public HttpApi {
   }
 
   Context context_;
+  std::shared_ptr<FactorAudit> factor_audit_;
 };
 
 }  // namespace

@@ -144,6 +144,45 @@ TEST(AdminApi, EmergencyByASignalIsKeptAndWrittenDown) {
   EXPECT_EQ(server.get("/api/admin/audit?action=emergency.").json()["entries"][0]["action"], "emergency.off");
 }
 
+TEST(AdminApi, EveryChangeOfTheFactorIsWrittenDown) {
+  ApiServer server;
+  const auto changes = [&] {
+    server.notices.flush();
+    return server.get("/api/admin/audit?action=adaptive.").json()["entries"];
+  };
+  control::LoadReading busy;
+  busy.cpu = 0.85;
+  server.engine->observe_load(busy);
+  const Json first = changes();
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0]["who"], "adaptive");
+  EXPECT_EQ(first[0]["action"], "adaptive.change");
+  EXPECT_EQ(first[0]["before"].dump(), R"({"factor":1})");
+  EXPECT_EQ(first[0]["after"].dump(), R"({"factor":0.5,"why":"load 0.85 is over 0.8: limits are multiplied by 0.5"})");
+  EXPECT_EQ(first[0]["time"], 1'700'000'000'000);
+  server.engine->observe_load(busy);
+  EXPECT_EQ(changes().size(), 1U) << "it is as it was";
+  ASSERT_TRUE(server.engine->emergency_on({"it melts", "alice"}).has_value());
+  const Json last = changes();
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_EQ(last[0]["before"].dump(), R"({"factor":0.5})");
+  EXPECT_EQ(last[0]["after"].dump(), R"({"factor":0.1,"why":"the emergency throttle changed"})");
+}
+
+TEST(AdminApi, TheFactorThatAChangeAfterTheDwellTimeBringsIsWrittenDown) {
+  ApiServer server;
+  server.engine->report_load(0.85);
+  server.clock.advance(std::chrono::seconds{5});
+  server.engine->report_load(0.5);
+  server.clock.advance(std::chrono::seconds{5});
+  server.engine->poll();
+  server.notices.flush();
+  const Json entry = newest_entry(server);
+  EXPECT_EQ(entry["action"], "adaptive.change");
+  EXPECT_EQ(entry["before"]["factor"], 0.5);
+  EXPECT_EQ(entry["after"]["factor"], 1);
+}
+
 TEST(AdminApi, LoadIsReportedAndForgotten) {
   ApiServer server;
   const Answer answer = server.put("/api/admin/load", R"({"load":0.9})");
