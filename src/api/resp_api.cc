@@ -40,6 +40,12 @@ std::int64_t whole(double amount) noexcept {
   return std::isfinite(amount) ? static_cast<std::int64_t>(std::floor(std::min(amount, kMost))) : -1;
 }
 
+// -1: nothing counts what was asked, so there is no number.
+std::int64_t remaining_of(const CheckDecision& decision) noexcept {
+  const bool uncounted = decision.allowed && !(decision.limit > 0);
+  return uncounted ? -1 : whole(decision.remaining);
+}
+
 // [allowed, remaining, retry_after_ms, reset_time, policy_id, action], and the lease where a hold was asked for.
 void write_decision(const CheckDecision& decision, bool hold, RespWriter& reply) {
   if (decision.why == engine::Why::kInvalid) {
@@ -50,7 +56,7 @@ void write_decision(const CheckDecision& decision, bool hold, RespWriter& reply)
   if (policy == nullptr && !decision.judged.empty()) policy = &decision.policy(decision.judged[0]);
   reply.array(hold ? 7 : 6);
   reply.integer(decision.allowed ? 1 : 0);
-  reply.integer(whole(decision.remaining));
+  reply.integer(remaining_of(decision));
   reply.integer(decision.allowed ? 0 : to_ms(decision.retry_after));
   reply.integer(decision.reset_time().count() / 1'000'000);
   reply.bulk(policy == nullptr ? std::string_view() : policy->id);
