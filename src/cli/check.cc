@@ -39,7 +39,8 @@ Options:
   --no-color          no colours
   -h, --help          print this
 
-Exit code: 0 allowed, 3 denied, 1 if there was no answer.
+Exit code: 0 allowed, 3 denied, 1 if there was no answer or it could not be
+asked.
 )";
 
 struct Options {

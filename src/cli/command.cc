@@ -22,7 +22,7 @@ int failed(std::string_view message) {
 
 int not_understood(std::string_view message, std::string_view command) {
   fmt::print(stderr, "headgate: {}\nSee \"headgate {}{}--help\".\n", message, command, command.empty() ? "" : " ");
-  return kUsage;
+  return command == "check" ? kFailed : kUsage;
 }
 
 CLI::Validator between(int least, int most) {

@@ -1,5 +1,6 @@
 // One command of the command line, and what all of them share. Exit codes: 0 done, 1 could not, 2 was not understood,
-// 3 was denied. `headgate run` has those of the command that it runs.
+// 3 was denied. `headgate check` has promised scripts 1 for whatever is no answer, so that is what it says of arguments
+// it does not understand, too. `headgate run` has those of the command that it runs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -62,7 +63,7 @@ struct Command {
 int write(std::string_view text);
 // Could not: one line on standard error.
 int failed(std::string_view message);
-// Was not understood; `command` is its path, empty for the program itself.
+// Was not understood; `command` is its path, empty for the program itself. kUsage, or kFailed of "check".
 int not_understood(std::string_view message, std::string_view command);
 
 // --width and --no-color.

@@ -29,8 +29,8 @@ Environment:
                     (./headgate-data), used if no other token is given
   NO_COLOR          if it is set, nothing is coloured
 
-Exit code: 0 done, 1 could not, 2 was not understood, 3 was denied; of "run",
-that of the command, or 75 if it was denied.
+Exit code: 0 done, 1 could not, 2 was not understood ("check": 1), 3 was
+denied; of "run", that of the command, or 75 if it was denied.
 )";
 
 constexpr const char* kCompletionsHelp = R"(headgate completions: completions for bash, zsh or fish

@@ -111,8 +111,14 @@ class Check(WithServer):
                                     'cost must be between 0 and 1000000000000, got "much"'),
                                    (["check", "--operation", "X", "--max-wait", "soon"],
                                     '--max-wait must be a duration such as 500ms or 5s, got "soon"')):
-            self.refused(*arguments, message=message, code=2)
+            self.refused(*arguments, message=message)
         self.assertEqual(self.server.requests, [])
+
+    def test_whatever_is_no_answer_is_exit_code_1(self):
+        self.refused("check", "--operation", "X", "--agnt", "A", message='there is no option "--agnt", did you mean "--agent"?')
+        self.refused("check", "--operation", "X", "--priority", "urgent",
+                     message="Could not convert: --priority = urgent")
+        self.refused("check", "--operation", "X", "now", message='unexpected argument "now"')
 
 
 class Connecting(WithServer):
