@@ -1,6 +1,7 @@
 #include "base/rfc3339.h"
 
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 
@@ -93,6 +94,16 @@ std::optional<Nanos> parse_rfc3339(std::string_view text) noexcept {
   if (whole < c::seconds{0} || whole > c::duration_cast<c::seconds>(kMaxTime)) return std::nullopt;
   const Nanos instant = Nanos{whole} + fraction;
   return instant > kMaxTime ? std::nullopt : std::optional(instant);
+}
+
+std::optional<Nanos> parse_instant(std::string_view text) noexcept {
+  constexpr std::int64_t kNanosPerMilli = 1'000'000;
+  std::int64_t millis = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, millis);
+  if (read.ec != std::errc{} || read.ptr != end) return parse_rfc3339(text);
+  if (millis < 0 || millis > kMaxTime.count() / kNanosPerMilli) return std::nullopt;
+  return Nanos{millis * kNanosPerMilli};
 }
 
 std::string format_rfc3339(Nanos instant) {

@@ -13,6 +13,9 @@ namespace headgate::base {
 // the second after it. nullopt: it is not one, or not within [0, kMaxTime].
 [[nodiscard]] std::optional<Nanos> parse_rfc3339(std::string_view text) noexcept;
 
+// As above, or epoch milliseconds: how JSON and people who copy from it give an instant.
+[[nodiscard]] std::optional<Nanos> parse_instant(std::string_view text) noexcept;
+
 // In UTC, with milliseconds only where there are any. Finer parts are not shown.
 [[nodiscard]] std::string format_rfc3339(Nanos instant);
 

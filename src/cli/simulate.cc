@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/table.h"
+#include "cli/trace_start.h"
 #include "engine/decision_lines.h"
 #include "engine/simulate_json.h"
 
@@ -37,8 +38,8 @@ Options:
   --trace FILE        the trace; - is standard input
   --policies PATH...  files and directories (default: the tier limits)
   --decisions         one JSON decision for each check, instead of a summary
-  --start TIME        the wall clock at t = 0, as RFC 3339
-                      (default: 1970-01-01T00:00:00Z)
+  --start TIME        the wall clock at t = 0, as RFC 3339 or epoch milliseconds
+                      (default: 1970-01-01T00:00:00Z); not where lines have time
   --json              the summary as one JSON object
   --width N           fit N columns, 40 to 400
   --no-color          no colours
@@ -192,12 +193,8 @@ int simulate(const Options& options) {
   if (options.trace.empty()) return not_understood("--trace is needed: a file, or - for standard input", "simulate");
   engine::SimulateOptions how;
   if (!options.start.empty()) {
-    const auto start = base::parse_rfc3339(options.start);
-    if (!start) {
-      return not_understood(
-          fmt::format("--start must be an instant such as 2026-03-28T15:00:00Z, got \"{}\"", options.start),
-          "simulate");
-    }
+    const auto start = base::parse_instant(options.start);
+    if (!start) return not_understood(not_a_start(options.start), "simulate");
     how.start = *start;
   }
   if (options.trace != "-") how.directory = std::filesystem::path(options.trace).parent_path().string();
@@ -218,6 +215,7 @@ int simulate(const Options& options) {
       if (!more) return failed(more.error().message);
       break;
     }
+    if (trace->step().absolute && !options.start.empty()) return not_understood(kStartWithTime, "simulate");
     if (options.decisions) lines.asked(trace->step());
     if (const Result<void> stepped = simulation.step(trace->step()); !stepped) {
       simulation.finish();

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/table.h"
+#include "cli/trace_start.h"
 #include "cli/tune_quotas.h"
 #include "engine/tune.h"
 #include "policy/number.h"
@@ -44,7 +45,8 @@ Options:
 From a trace:
   --trace FILE        the trace, as "headgate simulate" reads it
   --policies PATH...  files and directories (default: the tier limits)
-  --start TIME        the wall clock at t = 0, as RFC 3339
+  --start TIME        the wall clock at t = 0, as RFC 3339 or epoch milliseconds
+                      (not where lines have time)
 
 From a server's ledger:
   --since SPAN        how far back: 30d, or a day such as 2026-11-01
@@ -183,16 +185,18 @@ int tune(Options options) {
   how.percentile = options.percentile;
   how.headroom = options.headroom;
   if (!options.start.empty()) {
-    const auto start = base::parse_rfc3339(options.start);
-    if (!start) {
-      return not_understood(
-          fmt::format("--start must be an instant such as 2026-03-28T15:00:00Z, got \"{}\"", options.start), "tune");
-    }
+    const auto start = base::parse_instant(options.start);
+    if (!start) return not_understood(not_a_start(options.start), "tune");
     how.simulate.start = *start;
   }
   policy::Document document;
   if (!read_policies(options.policies, document)) return kFailed;
   const auto open = [&] { return engine::TraceReader::open(options.trace); };
+  if (!options.start.empty()) {
+    Result<engine::TraceReader> trace = open();
+    const Result<bool> read = trace ? trace->next() : trace.error();  // what is wrong with it, tuning says
+    if (read && *read && trace->step().absolute) return not_understood(kStartWithTime, "tune");
+  }
   const Result<engine::TuneReport> report = engine::tune(document, open, how);
   if (!report) return failed(report.error().message);
   if (options.json) return write(json_text(report_json(*report, options)));

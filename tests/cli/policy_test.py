@@ -281,8 +281,19 @@ class Simulate(WithFiles):
     def test_start_sets_the_wall_clock(self):
         decisions = self.simulate("--decisions", "--start", "2023-01-01T00:00:00Z").splitlines()
         self.assertEqual(json.loads(decisions[0])["reset_time"], 1672531260000)
-        result = self.failing("simulate", "--trace", self.trace, "--start", "noon", code=2)
-        self.assertIn('--start must be an instant such as 2026-03-28T15:00:00Z, got "noon"', result.stderr)
+        self.assertEqual(self.simulate("--decisions", "--start", "1672531200000").splitlines(), decisions)
+        for command in "simulate", "tune":
+            result = self.failing(command, "--trace", self.trace, "--start", "noon", code=2)
+            self.assertIn('--start must be an instant such as 2026-03-28T15:00:00Z, or epoch milliseconds, got "noon"',
+                          result.stderr)
+
+    def test_start_is_refused_where_the_lines_have_a_time_of_their_own(self):
+        trace = self.file("abs.jsonl", '{"time": 1672531200000, "agent": "A", "operation": "ping"}\n')
+        for command in "simulate", "tune":
+            self.done(command, "--trace", trace)
+            result = self.failing(command, "--trace", trace, "--start", "2023-01-01T00:00:00Z", code=2)
+            self.assertIn("--start must go with a trace whose lines have t, milliseconds from the start; the lines of "
+                          "this one have time", result.stderr)
 
     def test_a_bad_trace_is_told_with_its_line(self):
         trace = self.file("bad.jsonl", checks(5) + checks(4))

@@ -33,6 +33,15 @@ TEST(Rfc3339, RefusesEverythingElse) {
   }
 }
 
+TEST(Rfc3339, AnInstantMayAlsoBeEpochMilliseconds) {
+  EXPECT_EQ(parse_instant("1672531200000"), parse_rfc3339("2023-01-01T00:00:00Z"));
+  EXPECT_EQ(parse_instant("2023-01-01T00:00:00Z"), parse_rfc3339("2023-01-01T00:00:00Z"));
+  EXPECT_EQ(parse_instant("0"), Nanos{0});
+  for (const char* bad : {"", "noon", "-1", "1.5", "1672531200000Z", "9223372036854775807", "99999999999999999999"}) {
+    EXPECT_EQ(parse_instant(bad), std::nullopt) << bad;
+  }
+}
+
 TEST(Rfc3339, WritesWhatItReads) {
   for (const char* text : {"1970-01-01T00:00:00Z", "2026-03-28T15:00:00Z", "2024-02-29T23:59:59.007Z"}) {
     EXPECT_EQ(format_rfc3339(parse_rfc3339(text).value()), text);
