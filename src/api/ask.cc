@@ -20,8 +20,8 @@ void count(const Service& service, observe::Protocol protocol, std::string_view 
 // Measures what runs while it lives, if it is one to be measured.
 class Watch {
  public:
-  explicit Watch(const Service& service)
-      : clock_(service.traffic->measures() ? service.clock : nullptr),
+  Watch(const Service& service, Nanos now)
+      : clock_(service.traffic->measures(now) ? service.clock : nullptr),
         start_(clock_ != nullptr ? clock_->now() : Nanos{0}) {}
   [[nodiscard]] Nanos took() const { return clock_ != nullptr ? clock_->now() - start_ : Nanos{-1}; }
 
@@ -34,14 +34,14 @@ class Watch {
 
 void ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
          engine::CheckDecision& decision) {
-  const Watch watch(service);
+  const Watch watch(service, now);
   service.engine->check_at(now, check, decision);
   count(service, protocol, check.agent, decision, watch.took());
 }
 
 std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
                   engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
-  const Watch watch(service);
+  const Watch watch(service, now);
   const auto counted = [&]() -> engine::Engine::Done {
     return [&service, protocol, agent = std::string(check.agent), done = later()](const engine::CheckDecision& answer) {
       count(service, protocol, agent, answer, Nanos{-1});
@@ -59,7 +59,7 @@ std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now,
 
 bool ask_all(const Service& service, observe::Protocol protocol, Nanos now, std::span<const Check> checks,
              std::span<engine::CheckDecision> decisions) {
-  const Watch watch(service);
+  const Watch watch(service, now);
   const bool allowed = service.engine->check_all(now, checks, decisions);
   const Nanos took = watch.took();
   for (std::size_t i = 0; i < checks.size(); ++i) {

@@ -69,8 +69,9 @@ void add_checks(const Service& service, Page& page) {
     Page::add(checks, real(of.errors), {{"protocol", protocol}, {"result", "error"}});
   }
   const observe::Histogram latency = service.traffic->latency();
-  MetricFamily& took = page.family("headgate_check_duration_seconds",
-                                   "Time the engine took for a check; one in 64 is measured.", MetricType::Histogram);
+  MetricFamily& took =
+      page.family("headgate_check_duration_seconds",
+                  "Time the engine took for a check; under load one in 64 is measured.", MetricType::Histogram);
   ClientMetric& metric = took.metric.emplace_back();
   std::uint64_t below = 0;
   for (int i = 0; i + 1 < observe::Histogram::kBuckets; ++i) {

@@ -36,6 +36,7 @@ struct alignas(64) Part {
   std::int64_t took_nanos = 0;
   AgentTable agents{Traffic::kMostAgents};
   alignas(64) std::atomic<unsigned> until_measured{0};
+  std::atomic<Nanos::rep> measured_at{0};
 };
 
 }  // namespace
@@ -88,12 +89,15 @@ struct Traffic::Impl {
 Traffic::Traffic() : impl_(std::make_unique<Impl>()) {}
 Traffic::~Traffic() = default;
 
-bool Traffic::measures() noexcept {
+bool Traffic::measures(Nanos now) noexcept {
   Part* part = impl_->part();
   if (part == nullptr) return false;
   const unsigned left = part->until_measured.load(std::memory_order_relaxed);
-  part->until_measured.store(left == 0 ? kMeasureEvery - 1 : left - 1, std::memory_order_relaxed);
-  return left == 0;
+  const bool due =
+      left == 0 || now.count() - part->measured_at.load(std::memory_order_relaxed) >= kMeasureAfter.count();
+  part->until_measured.store(due ? kMeasureEvery - 1 : left - 1, std::memory_order_relaxed);
+  if (due) part->measured_at.store(now.count(), std::memory_order_relaxed);
+  return due;
 }
 
 void Traffic::add(const Answered& answered, Nanos wall) noexcept {

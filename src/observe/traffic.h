@@ -24,7 +24,7 @@ struct Answered {
   std::string_view agent;  // empty: not known
   bool allowed = true;
   bool error = false;  // not a question that can be answered
-  Nanos took{-1};      // by the engine; negative: not measured (most are not: one in kMeasureEvery is)
+  Nanos took{-1};      // by the engine; negative: not measured (under load most are not: see measures())
 };
 
 struct AgentTraffic {
@@ -53,12 +53,14 @@ class Traffic {
  public:
   static constexpr std::size_t kMostAgents = 10'000;  // further ones are counted, but not by name
   static constexpr unsigned kMeasureEvery = 64;
+  static constexpr Nanos kMeasureAfter = std::chrono::milliseconds{1};
 
   Traffic();
   ~Traffic();
 
-  // Whether this thread's next check is one to measure.
-  [[nodiscard]] bool measures() noexcept;
+  // Whether this thread's next check, at `now`, is one to measure: each kMeasureEvery-th, and each that comes
+  // kMeasureAfter the last, so that a few checks tell as much as many.
+  [[nodiscard]] bool measures(Nanos now) noexcept;
   void add(const Answered& answered, Nanos wall) noexcept;
 
   struct ByResult {

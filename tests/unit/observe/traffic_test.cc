@@ -48,11 +48,17 @@ TEST(Traffic, CountsByProtocolAndResult) {
   EXPECT_STREQ(to_string(Protocol::kWebSocket), "websocket");
 }
 
-TEST(Traffic, MeasuresOneInSixtyFour) {
+TEST(Traffic, MeasuresOneInSixtyFourOfChecksThatComeFast) {
   Traffic traffic;
   int measured = 0;
-  for (unsigned i = 0; i < 10 * Traffic::kMeasureEvery; ++i) measured += traffic.measures() ? 1 : 0;
+  for (unsigned i = 0; i < 10 * Traffic::kMeasureEvery; ++i) measured += traffic.measures(kNow + i * 1us) ? 1 : 0;
   EXPECT_EQ(measured, 10);
+}
+
+TEST(Traffic, MeasuresEveryCheckWhileThereAreFew) {
+  Traffic traffic;
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(traffic.measures(kNow + i * Traffic::kMeasureAfter)) << i;
+  EXPECT_FALSE(traffic.measures(kNow + 9 * Traffic::kMeasureAfter)) << "another at once";
 }
 
 TEST(Traffic, PutsTimesInBucketsOfPowersOfTwo) {
@@ -147,7 +153,7 @@ TEST(Traffic, ConcurrentThreadsLoseNothing) {
     threads.emplace_back([&] {
       for (int i = 0; i < kEach; ++i) {
         Answered one = answered(i % 2 == 0 ? "agent 0" : "agent 1", i % 4 != 0);
-        if (traffic.measures()) one.took = 100ns;
+        if (traffic.measures(kNow)) one.took = 100ns;
         traffic.add(one, kNow);
       }
     });
