@@ -67,6 +67,14 @@ class Pages(unittest.TestCase):
                     page.write_text(filled)
         self.assertGreater(shown, 5)
 
+    def test_the_ledger_that_is_named_is_the_one_that_the_server_makes(self):
+        # Of another name sqlite3 makes an empty file, and a backup of nothing.
+        named = {name for page in PAGES for name in re.findall(r"[\w./-]*ledger\.db", page.read_text())}
+        named.discard("/x/y.ledger.db")  # with a setting of its own
+        self.assertEqual(named, {"headgate-data/headgate.ledger.db"})
+        with tempfile.TemporaryDirectory() as here, harness.Server(data=f"{here}/headgate-data"):
+            self.assertTrue(pathlib.Path(here, *named).is_file())
+
 
 if __name__ == "__main__":
     harness.main()
