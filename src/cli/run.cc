@@ -50,8 +50,8 @@ Options:
                       if no server answers, run it all the same, or do not
                       (default: closed)
   --warn auto|always|never
-                      tell warnings on standard error: if that is a terminal
-                      (auto, the default), always or never
+                      tell warnings, and that it waits, on standard error: if
+                      that is a terminal (auto, the default), always or never
   --cgroup DIR        slow it down in a control group made in DIR (default:
                       that headgate itself is in, where it may)
   -h, --help          print this
@@ -115,9 +115,9 @@ class Run {
   }
 
  private:
+  [[nodiscard]] bool tells() const { return options_.warn == "always" || (options_.warn == "auto" && terminal_); }
   void warn(std::string_view text) const {
-    if (options_.warn == "never" || (options_.warn == "auto" && !terminal_)) return;
-    fmt::print(stderr, "headgate: {}\n", text);
+    if (tells()) fmt::print(stderr, "headgate: {}\n", text);
   }
   static int not_now(std::string_view text) {
     fmt::print(stderr, "headgate: {}\n", text);
@@ -144,7 +144,7 @@ class Run {
   }
 
   [[nodiscard]] WaitingLine::Show show() const {
-    if (wait_ == Nanos{0} || options_.warn == "never") return WaitingLine::Show::kNothing;
+    if (wait_ == Nanos{0} || !tells()) return WaitingLine::Show::kNothing;
     return terminal_ && environment("TERM") != "dumb" ? WaitingLine::Show::kLive : WaitingLine::Show::kOnce;
   }
 

@@ -524,12 +524,23 @@ class Waiting(RunCase):
         self.assertEqual(terminal.wait_for_end(), 0)
         self.assertEqual(self.asked(CHECK)[0]["max_wait_ms"], 3_600_000)
 
-    def test_elsewhere_it_is_told_once(self):
-        process = self.start("echo", "ran", options=["--wait=10m"])
+    def test_elsewhere_it_is_told_once_if_asked_for(self):
+        process = self.start("echo", "ran", options=["--wait=10m", "--warn", "always"])
         self.assertEqual(process.stderr.readline(), "headgate: waiting in line\n")
         self.go.set()
         self.assertEqual(process.wait(PATIENCE), 0)
         self.assertEqual((process.stdout.read(), process.stderr.read()), ("ran\n", ""))
+
+    def test_elsewhere_nothing_is_told_unless_asked_for(self):
+        quiet = self.start("echo", "ran", options=["--wait"])
+        self.assertTrue(self.waiting.wait(PATIENCE))
+        self.waiting.clear()
+        # Began later: once it tells, the first has had the time to.
+        telling = self.start("echo", "ran", options=["--wait", "--warn", "always"])
+        self.assertEqual(telling.stderr.readline(), "headgate: waiting in line\n")
+        self.go.set()
+        self.assertEqual((quiet.wait(PATIENCE), telling.wait(PATIENCE)), (0, 0))
+        self.assertEqual((quiet.stdout.read(), quiet.stderr.read()), ("ran\n", ""))
 
     def test_ctrl_c_leaves_the_line(self):
         terminal = Shell(self.words("echo", "ran", options=["--wait"]), self.env(TERM="xterm"))

@@ -140,7 +140,7 @@ class Line(RunCase):
         self.assertEqual((done.returncode, done.stdout), (75, ""))
 
     def test_they_run_in_turn(self):
-        second = self.start(self.server, "echo", "second", user="43", options=["--wait"])
+        second = self.start(self.server, "echo", "second", user="43", options=["--wait", "--warn", "always"])
         self.waiting(1)
         self.assertEqual(second.stderr.readline(), "headgate: waiting in line\n")
         self.first.communicate("go\n", timeout=harness.PATIENCE)
