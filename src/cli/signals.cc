@@ -11,9 +11,11 @@ namespace headgate::cli {
 Signals::Signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP, SIGCHLD}) {
+  for (const int signal :
+       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP, SIGCHLD, SIGALRM}) {
     sigaddset(&set, signal);
   }
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&set, signal);
   ::sigprocmask(SIG_BLOCK, &set, &mask_before_);
   // Whoever started us may ignore the end of children; then nobody could be waited for.
   struct sigaction standard {};
@@ -44,7 +46,7 @@ void stop_by(int signal) {
 }
 
 bool asks_to_end(int signal) noexcept {
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT || signal == SIGALRM;
 }
 
 void end_by(int signal) {

@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr Nanos kFirstLook = 5ms;
 constexpr Nanos kLongestLook = 500ms;
+constexpr std::uint64_t kPeakSlack = 1 << 20;
 
 Nanos nanos_of(const timeval& time) {
   return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
@@ -90,9 +91,6 @@ Result<int> Supervisor::start(const Launch& launch) {
   // What loses its parent becomes ours, so that it can be found, paced and counted.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   keep_others(launch.inherited);
-  rusage own{};
-  ::getrusage(RUSAGE_SELF, &own);
-  own_peak_ = bytes_of(own.ru_maxrss);
   execution_.started_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
           .count();
@@ -101,6 +99,9 @@ Result<int> Supervisor::start(const Launch& launch) {
   child_ = start_process({launch.command, niceness(factor_), group_ ? group_->door() : -1, &signals_}, error);
   if (child_ < 0) return Error{ErrorCode::kIo, fmt::format("no further process: {}", std::strerror(errno)), true};
   if (error != 0) ::waitpid(child_, nullptr, 0);
+  rusage own{};
+  ::getrusage(RUSAGE_SELF, &own);
+  own_peak_ = bytes_of(own.ru_maxrss);
   look_every_ = kFirstLook;
   look_due_ = started_ + look_every_;
   return static_cast<int>(error);
@@ -174,9 +175,10 @@ void Supervisor::reap() {
       continue;
     }
     execution_.cpu += nanos_of(used.ru_utime) + nanos_of(used.ru_stime);
-    // Until exec the child had our memory, which counts as its own: only what is more tells something.
+    // Until exec the child had our memory, which counts as its own: only what is more tells something, and the kernel
+    // does not count to the page.
     const std::uint64_t peak = bytes_of(used.ru_maxrss);
-    if (peak > own_peak_) execution_.peak_bytes = std::max(execution_.peak_bytes, peak);
+    if (peak > own_peak_ + kPeakSlack) execution_.peak_bytes = std::max(execution_.peak_bytes, peak);
     if (pid != child_) continue;
     ended_ = true;
     execution_.duration = Clock::now() - started_;

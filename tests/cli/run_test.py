@@ -161,10 +161,11 @@ class Passing(RunCase):
             # It sleeps in its own loop: with no signal to come it would never end.
             script = ("trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo hup' HUP; trap 'echo int' INT\n"
                       "trap 'echo quit' QUIT; trap 'echo winch' WINCH; trap 'echo term; exit 5' TERM\n"
+                      "trap 'echo alrm' ALRM; trap 'echo rtmin' RTMIN\n"
                       "echo ready; while :; do sleep 0.02; done")
             process = self.start("bash", "-c", script)
             self.assertEqual(process.stdout.readline(), "ready\n")
-            for name in ("USR1", "USR2", "HUP", "INT", "QUIT", "WINCH", "TERM"):
+            for name in ("USR1", "USR2", "HUP", "INT", "QUIT", "WINCH", "ALRM", "RTMIN", "TERM"):
                 process.send_signal(getattr(signal, f"SIG{name}"))
                 self.assertEqual(process.stdout.readline(), f"{name.lower()}\n")
             self.assertEqual(process.wait(PATIENCE), 5)
