@@ -33,6 +33,7 @@ struct Command {
   std::uint16_t slot = kAnySlot;   // of its keys, which all lie in one
   const Script* script = nullptr;  // with EVALSHA: loaded where the server says NOSCRIPT, then said again
   Nanos asked{0};                  // by steady_now(), its deadline counts from then; 0: from when it is called
+  bool hear_late = false;          // should it be answered after its deadline: `done` is then called once more
 };
 
 [[nodiscard]] Nanos steady_now() noexcept;
@@ -78,7 +79,8 @@ class Reply {
 // Carries commands to Redis and answers back.
 class Caller {
  public:
-  // Called exactly once, from the carrier's thread, or before call() returns where nothing can be sent. An error reply
+  // Called exactly once (but see Command::hear_late), from the carrier's thread, or before call() returns where nothing
+  // can be sent. An error reply
   // of the server is an Error whose message begins with the server's own word ("WRONGTYPE ..."); Error::transient says
   // whether asking again later may help.
   using Done = std::function<void(const Result<Reply>&)>;

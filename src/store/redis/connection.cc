@@ -255,16 +255,20 @@ void Connection::read() {
 void Connection::deliver(const redisReply& reply) {
   if (phase_ == Phase::kGreeting) return on_greeting(reply);
   if (owed_.empty()) return lose("PROTOCOL", "is this Redis? It answered what nobody asked");
-  Request* const request = owed_.front().request;
+  const Owed owed = std::move(owed_.front());
   owed_.pop_front();
-  if (request == nullptr) return;
+  Request* const request = owed.request;
+  if (request == nullptr) {
+    if (owed.late && reply.type != REDIS_REPLY_ERROR) owed.late(Reply(&reply));
+    return;
+  }
   request->owed = nullptr;
   owner_.on_reply(*this, *request, reply);
 }
 
 void Connection::send(Request& request, Carrier& carrier) {
   request.carrier = &carrier;
-  request.owed = &unsent_.emplace_back(Owed{&request, Nanos{0}});
+  request.owed = &unsent_.emplace_back(Owed{.request = &request});
 }
 
 void Connection::send_with_script(Request& request, Carrier& carrier) {
@@ -281,18 +285,18 @@ void Connection::encode_next() {
   const Script* const script = request->command.script;
   if (request->tell_script && scripts_[script] <= request->sent_as) {
     say(std::array<std::string_view, 3>{"SCRIPT", "LOAD", script->text});
-    owed_.push_back(Owed{nullptr, now});
+    owed_.push_back(Owed{.since = now});
     scripts_[script] = numbered_;
   }
   if (request->asking) {
     say(std::array<std::string_view, 1>{"ASKING"});
-    owed_.push_back(Owed{nullptr, now});
+    owed_.push_back(Owed{.since = now});
   }
   request->tell_script = false;
   request->asking = false;
   out_ += request->command.wire;
   request->sent_as = ++numbered_;
-  request->owed = &owed_.emplace_back(Owed{request, now});
+  request->owed = &owed_.emplace_back(Owed{.request = request, .since = now});
 }
 
 void Connection::flush() {

@@ -102,7 +102,7 @@ void Node::send(Request& request) {
   if (connection != nullptr) return connection->send(request, *this);
   if (!takes_calls()) return core_.requests.answer(request, Error{ErrorCode::kIo, why_, true});
   request.carrier = this;
-  request.owed = &parked_.emplace_back(Owed{&request, core_.loop.now()});
+  request.owed = &parked_.emplace_back(Owed{.request = &request, .since = core_.loop.now()});
 }
 
 void Node::flush() {

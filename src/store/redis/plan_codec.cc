@@ -276,7 +276,8 @@ std::optional<ScriptAnswer> read_answer(std::string_view text, std::string& long
   if (text.size() < 17) return std::nullopt;
   ScriptAnswer answer;
   answer.status = static_cast<ScriptAnswer::Status>(text[0]);
-  if (answer.status > ScriptAnswer::Status::kForeign && answer.status != ScriptAnswer::Status::kLapsed) {
+  if (answer.status > ScriptAnswer::Status::kForeign && answer.status != ScriptAnswer::Status::kLapsed &&
+      answer.status != ScriptAnswer::Status::kTooLate) {
     return std::nullopt;
   }
   answer.now = get_micros(text, 1);

@@ -75,7 +75,8 @@ struct ScriptAnswer {
     kStale,
     kOtherPeriod,
     kForeign,
-    kLapsed = 7,  // somebody's note has
+    kLapsed = 7,   // somebody's note has
+    kTooLate = 8,  // nobody waits for it any more, by the clock of Redis
   };
   Status status = Status::kDenied;
   Nanos now{0};

@@ -12,7 +12,7 @@ void PlanQueue::ask(Plan plan) {
   bool full = false;
   {
     const std::lock_guard guard(mutex_);
-    if (in_flight_ == kMaxInFlight || waiting() > 0) {
+    if (plan.slot == kAnySlot && (in_flight_ >= kMaxInFlight || waiting() > 0)) {
       full = waiting() == kMaxQueued;
       if (!full) {
         (plan.ahead ? ahead_ : queued_).push_back(std::move(plan));
@@ -23,9 +23,9 @@ void PlanQueue::ask(Plan plan) {
     }
   }
   if (full) {
-    plan.done(Error{ErrorCode::kIo,
-                    "redis: " + std::to_string(kMaxQueued) + " checks wait for it already, which is as many as may",
-                    true});
+    (void)plan.done(
+        Error{ErrorCode::kIo,
+              "redis: " + std::to_string(kMaxQueued) + " checks wait for it already, which is as many as may", true});
     return;
   }
   const Nanos asked = plan.asked;
@@ -63,7 +63,7 @@ void PlanQueue::pump() {
     lock.unlock();
     if (!next.empty()) send(std::move(next), oldest);
     for (const Plan& plan : late) {
-      plan.done(Error{ErrorCode::kIo, "redis: others were asked before, until too little time was left", true});
+      (void)plan.done(Error{ErrorCode::kIo, "redis: others were asked before, until too little time was left", true});
     }
     lock.lock();
   }
@@ -73,37 +73,43 @@ void PlanQueue::pump() {
 void PlanQueue::send(Plans plans, Nanos asked) {
   const Script& script = plan_script();
   std::vector<std::string_view> keys;
-  std::vector<std::string_view> blobs;
+  const std::string until = std::to_string(until_(asked).count() / 1000);
+  std::vector<std::string_view> arguments{until};
   for (const Plan& plan : plans) {
     keys.insert(keys.end(), plan.keys.begin(), plan.keys.end());
-    blobs.emplace_back(plan.blob);
+    arguments.emplace_back(plan.blob);
   }
   Command command;
-  append_call(script, keys, blobs, command.wire);
+  append_call(script, keys, arguments, command.wire);
+  command.slot = plans[0].slot;
   command.script = &script;
   command.asked = asked;
-  auto sent = std::make_shared<Plans>(std::move(plans));
+  command.hear_late = true;
+  auto sent = std::make_shared<Sent>(Sent{.plans = std::move(plans)});
   caller_.call(std::move(command), [this, sent](const Result<Reply>& reply) { answered(*sent, reply); });
 }
 
-void PlanQueue::answered(Plans& plans, const Result<Reply>& reply) {
+void PlanQueue::answered(Sent& sent, const Result<Reply>& reply) {
+  Plans& plans = sent.plans;
+  // One text is about all of them, as is an Error.
+  const bool for_all = plans.size() == 1 || !reply || reply->is_text();
+  const auto part = [&](std::size_t i) -> Result<Reply> {
+    if (for_all) return reply;
+    if (reply->size() == plans.size()) return (*reply)[i];
+    return Error{ErrorCode::kCorrupt, "redis: the script answered another number of plans than it was asked"};
+  };
+  if (std::exchange(sent.answered, true)) {
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      if (plans[i].late) plans[i].late(part(i));
+    }
+    return;
+  }
   {
     const std::lock_guard guard(mutex_);
     --in_flight_;
   }
   pump();  // the next go before anybody hears of these: Redis should not wait for that
-
-  if (plans.size() == 1 || !reply) {
-    for (const Plan& plan : plans) plan.done(reply);
-    return;
-  }
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    if (reply->size() == plans.size()) {
-      plans[i].done((*reply)[i]);
-    } else {
-      plans[i].done(Error{ErrorCode::kCorrupt, "redis: the script answered another number of plans than it was asked"});
-    }
-  }
+  for (std::size_t i = 0; i < plans.size(); ++i) plans[i].late = plans[i].done(part(i));
 }
 
 }  // namespace headgate::store::redis

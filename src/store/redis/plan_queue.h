@@ -3,7 +3,8 @@
 // goes together with the next.
 //
 // Every plan is answered within the caller's deadline of when it was asked. No call on its way has more time than
-// whoever had waited longest when it left: when those have had their time, so has whoever still waits.
+// whoever had waited longest when it left: when those have had their time, so has whoever still waits. Redis is told by
+// when that is, and does nothing afterwards.
 #pragma once
 
 #include <deque>
@@ -23,7 +24,9 @@ class PlanQueue {
   static constexpr std::size_t kMaxTogether = 16;  // so that one call keeps Redis from others for a tenth of a ms
   static constexpr std::size_t kMaxQueued = 8192;  // beyond, a plan is answered with an Error at once
 
-  explicit PlanQueue(Caller& caller) : caller_(caller) {}
+  // By the clock of Redis, when the deadline is over of what was asked then (by steady_now()).
+  using Until = std::function<Nanos(Nanos asked)>;
+  PlanQueue(Caller& caller, Until until) : caller_(caller), until_(std::move(until)) {}
   PlanQueue(const PlanQueue&) = delete;
   PlanQueue& operator=(const PlanQueue&) = delete;
 
@@ -32,7 +35,10 @@ class PlanQueue {
     std::string blob;
     Nanos asked{0};      // by steady_now()
     bool ahead = false;  // of all that wait
-    Caller::Done done;   // with the answer to this plan alone
+    // Hears the answer to this plan alone. Returns, after an Error, who is to hear an answer that comes all the same.
+    std::function<Caller::Done(const Result<Reply>&)> done;
+    std::uint16_t slot = kAnySlot;  // in a cluster: it goes at once and alone, since a script reaches one slot only
+    Caller::Done late{};            // what `done` returned
   };
   // Plans that go together have the time that is left to the first of them. What has less than a quarter of it left
   // when its turn comes fails instead: it would hardly do, and a call begun too late looks as if the server were slow.
@@ -45,9 +51,14 @@ class PlanQueue {
   void pump();
   [[nodiscard]] Nanos take_turn(Plans& next, Plans& late);  // under the mutex; when the oldest was asked
   void send(Plans plans, Nanos asked);
-  void answered(Plans& plans, const Result<Reply>& reply);
+  struct Sent {
+    Plans plans;
+    bool answered = false;
+  };
+  void answered(Sent& sent, const Result<Reply>& reply);
 
   Caller& caller_;
+  const Until until_;
   std::mutex mutex_;
   std::deque<Plan> ahead_;
   std::deque<Plan> queued_;  // who goes when nobody is ahead

@@ -5,8 +5,11 @@
 namespace headgate::store::redis {
 namespace {
 
-// Each of ARGV is a plan, and KEYS are the cells of all of them, one after the other: whoever asks much at a time pays
-// once for being asked. Answers one text, or one for each plan.
+// ARGV is an instant and then plans, and KEYS are the cells of all of them, one after the other: whoever asks much at a
+// time pays once for being asked. Answers one text, or one for each plan.
+//
+// After that instant nobody waits for the answer any more: whoever asked has answered without it. So nothing is judged
+// or charged then, and one text says so, however many plans there are.
 //
 // In a cluster there is one plan a call, and the notes about its cells follow them in KEYS (settle_script.cc): where
 // one of those has lapsed, nothing is done but to say so.
@@ -18,7 +21,8 @@ local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local clock = call('TIME')
 local answers, base = nil, 0
 clock = clock[1] * 1000000 + clock[2]
-for each = 1, #ARGV do
+if clock > tonumber(ARGV[1]) then return pack('<Bdd', 8, clock, 1) end
+for each = 2, #ARGV do
   local A, now, answer = ARGV[each], clock, nil
   if #A <= 22 then
     local key = KEYS[base + 1]
@@ -73,10 +77,10 @@ for each = 1, #ARGV do
 
 constexpr std::string_view kEndText = R"lua(
   end)()
-  if #ARGV == 1 then return answer end
+  if #ARGV == 2 then return answer end
   if #A == 21 then base = base + 1 else base = base + string.byte(A, 34) end
   answers = answers or {}
-  answers[each] = answer
+  answers[each - 1] = answer
 end
 return answers
 )lua";

@@ -6,7 +6,8 @@
 
 namespace headgate::store::redis {
 
-// KEYS: the cells of a plan; in a cluster, then the notes about each. Judges and charges all of it or nothing.
+// KEYS: the cells of the plans; in a cluster, then the notes about each. ARGV: the instant, by the clock of Redis,
+// after which nothing is done; then the plans. Judges and charges all of each or nothing.
 [[nodiscard]] const Script& plan_script();
 // KEYS: one cell. Refunds, releases, renews.
 [[nodiscard]] const Script& tell_script();

@@ -1,7 +1,10 @@
 #include "store/redis/redis_store.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <deque>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -62,6 +65,8 @@ class RedisStore::Call {
   [[nodiscard]] virtual const Script& script() const = 0;
   virtual void answer(const ScriptAnswer& answer) = 0;
   virtual void fail(const Error& error) = 0;
+  // Who is to hear an answer that comes after fail() was told that it did not; empty: nobody.
+  [[nodiscard]] virtual Caller::Done if_late() { return {}; }
 
   [[nodiscard]] std::vector<Planned>& planned() noexcept { return planned_; }
   [[nodiscard]] const Charge& charge(std::size_t i) const noexcept { return charges_[i]; }
@@ -94,11 +99,12 @@ class RedisStore::Call {
     std::string blob;
     append_blob(blob);
     sent_at_ = wall_now();
-    auto heard = [this](const Result<Reply>& reply) { on_reply(reply); };
-    if (!store_.options_.cluster && &script() == &plan_script()) {
-      return store_.queue_.ask({keys_, std::move(blob), when_.asked, when_.ahead, std::move(heard)});
+    if (&script() != &plan_script()) {
+      return call(script(), blob, [this](const Result<Reply>& reply) { (void)on_reply(reply); });
     }
-    call(script(), blob, std::move(heard));
+    auto heard = [this](const Result<Reply>& reply) { return on_reply(reply); };
+    const std::uint16_t slot = store_.options_.cluster ? slot_of(keys_[0]) : kAnySlot;
+    store_.queue_.ask({keys_, std::move(blob), when_.asked, when_.ahead, std::move(heard), slot});
   }
 
   void call(const Script& script, std::string_view blob, Caller::Done done) {
@@ -117,32 +123,46 @@ class RedisStore::Call {
     });
   }
 
-  void on_reply(const Result<Reply>& reply) {
-    if (!reply) return end(reply.error());
+  // Returns what if_late() says, where that is to be asked.
+  [[nodiscard]] Caller::Done on_reply(const Result<Reply>& reply) {
+    if (!reply) {
+      Caller::Done late = if_late();  // before the charges are gone
+      end(reply.error());
+      return late;
+    }
     std::string longer;
     const auto read = reply->is_text() ? read_answer(reply->text(), longer) : std::nullopt;
-    if (!read || read->index >= charges_.size()) return end(torn_answer());
-    store_.heard(read->now, sent_at_);
-    switch (read->status) {
+    if (!read || read->index >= charges_.size()) {
+      end(torn_answer());
+    } else {
+      if (when_.now == Nanos{0}) store_.heard(read->now, sent_at_);
+      go_on(*read);
+    }
+    return {};
+  }
+
+  void go_on(const ScriptAnswer& read) {
+    switch (read.status) {
       case ScriptAnswer::Status::kAdmitted:
       case ScriptAnswer::Status::kDenied: {
         std::size_t told = 0;
         for (const Planned& planned : planned_) told += told_of(planned.limit.strategy);
         const bool plan = &script() == &plan_script();
-        if (read->cells.size() != (plan ? told : 0)) return end(torn_answer());
-        answer(*read);
+        if (read.cells.size() != (plan ? told : 0)) return end(torn_answer());
+        answer(read);
         delete this;
         return;
       }
-      case ScriptAnswer::Status::kStale: return fetch(read->index, read->now);
+      case ScriptAnswer::Status::kStale: return fetch(read.index, read.now);
       case ScriptAnswer::Status::kOtherPeriod: {
-        const core::Calendar& calendar = planned_[read->index].limit.numbers.window.calendar;
-        planned_[read->index].period = calendar.period_at(read->now);
-        planned_[read->index].another = calendar.period_at(read->instant);
+        const core::Calendar& calendar = planned_[read.index].limit.numbers.window.calendar;
+        planned_[read.index].period = calendar.period_at(read.now);
+        planned_[read.index].another = calendar.period_at(read.instant);
         return ask();
       }
-      case ScriptAnswer::Status::kForeign: return end(foreign(read->index));
+      case ScriptAnswer::Status::kForeign: return end(foreign(read.index));
       case ScriptAnswer::Status::kLapsed: return settle();
+      case ScriptAnswer::Status::kTooLate: return ask();  // its clock was taken for another: now it is known
     }
   }
 
@@ -213,6 +233,58 @@ class RedisStore::Call {
   int attempts_ = 0;
 };
 
+// A plan that was answered without Redis. Should it turn out to have been charged there, that comes back.
+class RedisStore::LatePlan {
+ public:
+  LatePlan(RedisStore& store, const Terms& terms) : store_(store), terms_(terms) {}
+
+  void add(const Charge& charge, const Planned& planned) {
+    limits_.push_back(*charge.limit);  // it may be gone before the answer comes
+    charges_.push_back(charge);
+    charges_.back().limit = &limits_.back();
+    charges_.back().name = {};
+    planned_.push_back(planned);
+  }
+
+  void take_back(const Result<Reply>& reply) const {
+    std::string longer;
+    const auto read = reply && reply->is_text() ? read_answer(reply->text(), longer) : std::nullopt;
+    if (!read || read->status != ScriptAnswer::Status::kAdmitted) return;
+    std::size_t told = 0;
+    for (const Planned& planned : planned_) {
+      if (planned.never && !planned.soft) return;  // it was only looked at
+      told += told_of(planned.limit.strategy);
+    }
+    if (read->cells.size() != told) return;
+    std::string_view cells = read->cells;
+    for (std::size_t i = 0; i < charges_.size(); ++i) {
+      const Planned& planned = planned_[i];
+      const std::string_view cell = cells.substr(0, told_of(planned.limit.strategy));
+      cells.remove_prefix(cell.size());
+      const Outcome found = judge_told(planned, cell, read->now);
+      if (planned.cost == 0 || (planned.soft && found.wait > Nanos{0})) continue;  // it was not charged
+      Nanos charged_at = read->now + read->wait;
+      if (planned.limit.strategy == Strategy::kLeakyBucket) {
+        charged_at = std::max(charged_at, read->now + found.delay);  // its turn
+      } else if (terms_.apart && found.wait == Nanos{0}) {
+        charged_at = read->now;  // at once, whatever the others waited for
+      }
+      if (planned.limit.strategy == Strategy::kConcurrency) {
+        store_.release(charges_[i], terms_.lease, {});
+      } else {
+        store_.refund(charges_[i], charged_at, {});
+      }
+    }
+  }
+
+ private:
+  RedisStore& store_;
+  const Terms terms_;
+  std::deque<LiveLimit> limits_;
+  std::vector<Charge> charges_;
+  std::vector<Planned> planned_;
+};
+
 class RedisStore::PlanCall final : public Call {
  public:
   PlanCall(RedisStore& store, const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
@@ -225,6 +297,13 @@ class RedisStore::PlanCall final : public Call {
  private:
   [[nodiscard]] const Script& script() const override { return plan_script(); }
   void fail(const Error& error) override { done_(error); }
+  // What is noted is undone by whoever has noted it.
+  [[nodiscard]] Caller::Done if_late() override {
+    if (terms_.effect == Effect::kNone || terms_.note_as != 0) return {};
+    auto late = std::make_shared<LatePlan>(store(), terms_);
+    for (std::size_t i = 0; i < planned().size(); ++i) late->add(charge(i), planned()[i]);
+    return [late](const Result<Reply>& reply) { late->take_back(reply); };
+  }
 
   void append_blob(std::string& blob) override {
     Terms terms = terms_;
@@ -326,7 +405,9 @@ class RedisStore::TellCall final : public Call {
 };
 
 RedisStore::RedisStore(Caller& caller, Options options)
-    : caller_(caller), options_(std::move(options)), queue_(caller) {
+    : caller_(caller),
+      options_(std::move(options)),
+      queue_(caller, [this](Nanos asked) { return deadline_of(asked); }) {
   std::random_device random;
   next_note_ = std::uint64_t{random()} << 32 | random();
 }
@@ -414,10 +495,20 @@ void RedisStore::renew_at(Nanos now, const Charge& charge, LeaseId lease, Remote
 
 Nanos RedisStore::redis_now_approx() const noexcept { return wall_now() + clock_offset(); }
 
+Nanos RedisStore::deadline_of(Nanos asked) const noexcept {
+  const Nanos deadline = caller_.deadline();
+  if (deadline >= kMaxTime) return kMaxTime;
+  return redis_now_approx() + (asked + deadline - steady_now());
+}
+
 void RedisStore::heard(Nanos redis_now, Nanos sent_at) noexcept {
-  // It was asked somewhere between sending and hearing.
+  // Its clock was read somewhere between sending and hearing. An estimate that agrees with that stays: most often it
+  // was made from a shorter round trip.
   const Nanos heard_at = wall_now();
-  clock_offset_.store(redis_now - (sent_at + (heard_at - sent_at) / 2), std::memory_order_relaxed);
+  if (heard_at < sent_at) return;  // the clock here was set meanwhile
+  const Nanos before = clock_offset();
+  const Nanos offset = std::clamp(before, redis_now - heard_at, redis_now - sent_at);
+  if (offset != before) clock_offset_.store(offset, std::memory_order_relaxed);
 }
 
 std::uint32_t RedisStore::foreign_shape(std::uint32_t shape) const {

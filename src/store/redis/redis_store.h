@@ -16,7 +16,8 @@
 
 namespace headgate::store::redis {
 
-// Safe for concurrent use. The caller must outlive the store, and the store every call made to it.
+// Safe for concurrent use. The caller must outlive the store, and the store every call made to it, which may be
+// answered after its deadline: then what was charged comes back.
 class RedisStore final : public RemoteStore {
  public:
   struct Options {
@@ -49,6 +50,7 @@ class RedisStore final : public RemoteStore {
 
  private:
   class Call;
+  class LatePlan;
   class PlanCall;
   class TellCall;
   class SplitPlan;
@@ -65,6 +67,8 @@ class RedisStore final : public RemoteStore {
   void tell(redis::Told told, Nanos now, const Charge& charge, LeaseId lease, Nanos charged_at, RemoteStore::Told done);
   // What the clock of Redis shows, as far as is known here.
   [[nodiscard]] Nanos redis_now_approx() const noexcept;
+  // By that clock, when the deadline is over of what was asked then (by steady_now()).
+  [[nodiscard]] Nanos deadline_of(Nanos asked) const noexcept;
   void heard(Nanos redis_now, Nanos sent_at) noexcept;
   // The shape of cells that are taken as they stand though the limit has another; 0: none.
   [[nodiscard]] std::uint32_t foreign_shape(std::uint32_t shape) const;
@@ -72,7 +76,7 @@ class RedisStore final : public RemoteStore {
 
   Caller& caller_;
   const Options options_;
-  PlanQueue queue_;  // not in a cluster: a script reaches the cells of one slot only
+  PlanQueue queue_;
   std::atomic<Nanos> clock_offset_{Nanos{0}};
   std::atomic<std::uint64_t> next_note_;  // begins anywhere, so that no two servers have the same
   std::atomic<bool> any_foreign_{false};

@@ -95,6 +95,7 @@ void Requests::expire(std::list<Request>& requests, Nanos now) {
   while (!requests.empty() && requests.front().deadline <= now) {
     Request& late = requests.front();
     Carrier* const carrier = late.carrier;
+    if (late.command.hear_late && late.owed != nullptr) late.owed->late = late.done;
     answer(late, too_late(late));
     if (carrier != nullptr) carrier->on_late();
   }

@@ -27,6 +27,7 @@ class Carrier {
 struct Owed {
   Request* request = nullptr;  // null: nobody waits any more (or it is housekeeping of the connection itself)
   Nanos since{0};
+  Caller::Done late{};  // who hears the reply though nobody waits for it; may be empty
 };
 
 struct Request {
@@ -45,7 +46,8 @@ struct Request {
   bool asking = false;         // to be introduced with ASKING
 };
 
-// All calls without an answer. Each is answered exactly once: by answer(), by expire(), or when it is destroyed.
+// All calls without an answer. Each is answered exactly once: by answer(), by expire(), or when it is destroyed. One
+// that expires leaves behind who is to hear a reply that comes all the same, if it asked for that.
 //
 // Requests have stable addresses from submit() until they are answered. submit() may be called from any thread, the
 // rest from the client's.

@@ -52,6 +52,7 @@ class RedisQueue : public ::testing::Test {
       queue_.ask({{&key_, 1}, blob, asked, ahead, [this](const Result<Reply>& reply) {
                     ++answered_;
                     if (!reply) errors_.push_back(reply.error().message);
+                    return Far::Done{};
                   }});
     }
   }
@@ -63,7 +64,7 @@ class RedisQueue : public ::testing::Test {
 
   const std::string key_ = "cell";
   Far far_;
-  PlanQueue queue_{far_};
+  PlanQueue queue_{far_, [](Nanos) { return kMaxTime; }};
   int answered_ = 0;
   std::vector<std::string> errors_;
 };

@@ -43,6 +43,28 @@ TEST(RedisTrouble, ACallThatIsNotAnsweredInTimeIsAnErrorAndItsLateReplyIsDropped
   EXPECT_TRUE(eventually([&] { return ask(*client, {"ECHO", "next"}).text == "next"; }));
 }
 
+TEST(RedisTrouble, WhoeverAsksForItHearsAReplyThatComesTooLate) {
+  RedisServer server;
+  Options options = options_for(server.url());
+  options.deadline = 50ms;
+  const auto client = client_for(options);
+  ASSERT_TRUE(client->wait_until_up(10s));
+  ASSERT_TRUE(comes_back(*client));
+  server.stop();
+  redis::Command command = command_of({"ECHO", "late"});
+  command.hear_late = true;
+  std::promise<std::string> first;
+  std::promise<std::string> second;
+  std::atomic<int> heard{0};
+  client->call(std::move(command), [&](const Result<redis::Reply>& reply) {
+    (++heard == 1 ? first : second).set_value(reply ? std::string(reply->text()) : reply.error().message);
+  });
+  EXPECT_THAT(first.get_future().get(), HasSubstr("did not answer within 50 ms"));
+  server.cont();
+  EXPECT_EQ(second.get_future().get(), "late");
+  EXPECT_EQ(heard, 2);
+}
+
 TEST(RedisTrouble, ASilentServerIsNotAskedUntilItAnswersAgain) {
   RedisServer server;
   Witness witness;
