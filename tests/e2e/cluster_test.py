@@ -220,6 +220,20 @@ class Outage(Case):
             self.assert_shared([other, again])
 
 
+    def test_a_redis_that_answers_but_refuses_every_check_counts_as_away(self):
+        with Redis() as server, nodes(2, server.url, POLICIES, deadline=OUTAGE_DEADLINE) as made:
+            wait_until_acquainted(server, 2)
+            server.do("CONFIG", "SET", "maxmemory", "1")
+            for node in made:
+                self.check_outage(node)
+                self.assertIn("OOM ", node.told("store_down")[0]["text"])
+                self.assertIn("headgate_store_up 0\n", node.manage("GET", "/metrics").body.decode())
+            server.do("CONFIG", "SET", "maxmemory", "0")
+            ready_again(made)
+            self.assert_shared(made)
+            self.assertEqual([len(node.told("store_down")) for node in made], [1, 1])
+
+
 class First(Case):
     def test_a_node_that_knows_its_redis_serves_while_it_is_away(self):
         with contextlib.ExitStack() as stack:

@@ -40,6 +40,29 @@ std::optional<Nanos> time_in(const Reply& reply) noexcept {
 // The server as a whole cannot work now; asking it less helps it.
 bool is_unwell(std::string_view word) noexcept { return word == "LOADING" || word == "BUSY" || word == "MASTERDOWN"; }
 
+// The server answers, but not what every check asks of it: nothing may be written, or not by this user.
+bool is_refusal(std::string_view text) noexcept {
+  const std::string_view word = word_of(text);
+  return word == "OOM" || word == "MISCONF" || word == "NOREPLICAS" || word == "NOPERM" ||
+         text.starts_with("ERR The user executing the script can't run");
+}
+
+// Writes as a check would, and leaves nothing behind.
+constexpr std::string_view kTryToWrite = "return redis.call('SET', KEYS[1], '', 'PX', '1')";
+
+// The first key in a call of a script: EVALSHA, its name, how many keys, and then that.
+std::string first_key(std::string_view wire) {
+  std::size_t size = 0;
+  for (int word = 0; word < 4; ++word) {
+    const std::size_t mark = wire.find('$', size);
+    const std::size_t end = wire.find("\r\n", mark);
+    if (mark == std::string_view::npos || end == std::string_view::npos) return {};
+    if (std::from_chars(wire.data() + mark + 1, wire.data() + end, size).ec != std::errc{}) return {};
+    wire.remove_prefix(end + 2);
+  }
+  return std::string(wire.substr(0, size));
+}
+
 }  // namespace
 
 std::optional<Redirect> parse_redirect(std::string_view text, const std::string& host) {
@@ -116,7 +139,7 @@ void Node::on_ready(Connection& connection) {
   line.ready_since = core_.loop.now();
   ++ready_;
   tried_ = true;
-  breaker_.close(core_.loop.now());
+  close_circuit(core_.loop.now());
   for (const Owed& owed : std::exchange(parked_, {})) {
     if (owed.request != nullptr) connection.send(*owed.request, *this);
   }
@@ -163,6 +186,7 @@ void Node::reconnect(const std::string& why) {
 void Node::on_reply(Connection& connection, Request& request, const redisReply& reply) {
   if (reply.type == REDIS_REPLY_ERROR) return refuse(connection, request, {reply.str, reply.len});
   if (core_.loop.now() - request.asked <= core_.options.deadline) breaker_.answered();
+  if (request.command.script != nullptr) refused_ = 0;
   core_.requests.answer(request, Reply(&reply));
 }
 
@@ -176,6 +200,10 @@ void Node::refuse(Connection& connection, Request& request, std::string_view tex
   }
   const Error error = error_of(text);
   core_.report(word, fmt::format("redis {}: {}", name_, error.message));
+  if (is_refusal(text) && request.command.script != nullptr && ++refused_ == Breaker::kFailures) {
+    refused_key_ = first_key(request.command.wire);
+    if (breaker_.open(core_.loop.now())) open_circuit(error.message);
+  }
   core_.requests.answer(request, error);
   if (is_unwell(word)) {
     if (breaker_.failed(core_.loop.now())) open_circuit(error.message);
@@ -206,14 +234,24 @@ void Node::ask(std::initializer_list<std::string_view> words, Caller::Done done)
   connection->send(core_.requests.add_own(std::move(command), std::move(done), core_.patience), *this);
 }
 
+bool Node::close_circuit(Nanos now) noexcept {
+  refused_ = 0;
+  refused_key_.clear();
+  return breaker_.close(now);
+}
+
 void Node::probe(Nanos now) {
   breaker_.probing(now);
-  ask({"PING"}, [this, now](const Result<Reply>& reply) {
+  const auto heard = [this, now](const Result<Reply>& reply) {
     const Nanos answered = core_.loop.now();
-    if (!reply && is_unwell(word_of(reply.error().message))) return;
+    const std::string_view text = reply ? std::string_view() : std::string_view(reply.error().message);
+    if (is_unwell(word_of(text)) || is_refusal(text)) return;
     if (answered - now > core_.options.deadline || ready_ == 0) return;
-    if (breaker_.close(answered)) router_.on_change(*this);
-  });
+    if (close_circuit(answered)) router_.on_change(*this);
+  };
+  // PING would be answered by a server that has no memory left, too.
+  if (refused_key_.empty()) return ask({"PING"}, heard);
+  ask({"EVAL", kTryToWrite, "1", refused_key_ + ":w"}, heard);
 }
 
 void Node::ask_time(Nanos now) {

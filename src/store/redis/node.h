@@ -76,6 +76,7 @@ class Node final : public Connection::Owner, public Carrier {
   void drop_parked(const Error& why);
   void refuse(Connection& connection, Request& request, std::string_view text);
   void open_circuit(const std::string& why);
+  bool close_circuit(Nanos now) noexcept;  // true: it was open
   void probe(Nanos now);
   void ask_time(Nanos now);
   void ask(std::initializer_list<std::string_view> words, Caller::Done done);
@@ -95,6 +96,8 @@ class Node final : public Connection::Owner, public Carrier {
   bool tried_ = false;       // there was a connection once, or an attempt failed
   bool retired_ = false;
   Breaker breaker_;
+  int refused_ = 0;          // calls of scripts in a row, by a server that answers
+  std::string refused_key_;  // of one of them, if that opened the circuit: its slot is this server's
   std::string why_;
   Nanos clock_at_{0};  // when to look at its clock again
   Nanos clock_offset_{0};

@@ -242,6 +242,48 @@ TEST(RedisTrouble, AServerWithoutMemoryIsNamedOnceAndStaysUp) {
   EXPECT_EQ(ask(*client, {"SET", "a", "1"}).text, "OK");
 }
 
+// Calls a script that writes, as every check does.
+RedisAnswer write_by_script(Client& client) {
+  static const redis::Script script = redis::make_script("return redis.call('SET', KEYS[1], '1')");
+  redis::Command command = command_of({"EVALSHA", script.sha1, "1", "headgate:c:{a}"});
+  command.script = &script;
+  return begin(client, std::move(command)).get();
+}
+
+TEST(RedisTrouble, AServerThatRefusesEveryCheckCountsAsDownUntilItTakesOne) {
+  RedisServer server;
+  Witness witness;
+  const auto client = client_for(options_for(server.url()), &witness);
+  ASSERT_TRUE(client->wait_until_up(10s));
+  struct Illness {
+    std::string word;
+    std::vector<std::string> begin, end;
+  };
+  for (const auto& [word, begin, end] :
+       {Illness{"OOM", {"CONFIG", "SET", "maxmemory", "1"}, {"CONFIG", "SET", "maxmemory", "0"}},
+        Illness{"NOREPLICAS",
+                {"CONFIG", "SET", "min-replicas-to-write", "1"},
+                {"CONFIG", "SET", "min-replicas-to-write", "0"}},
+        Illness{"NOPERM", {"ACL", "SETUSER", "default", "resetkeys", "~other:*"}, {"ACL", "SETUSER", "default", "~*"}},
+        Illness{"NOPERM", {"ACL", "SETUSER", "default", "-@scripting"}, {"ACL", "SETUSER", "default", "+@all"}},
+        Illness{"ERR", {"ACL", "SETUSER", "default", "-set"}, {"ACL", "SETUSER", "default", "+@all"}}}) {
+    ASSERT_TRUE(eventually([&] { return write_by_script(*client).ok; })) << word;
+    const std::size_t downs = witness.downs().size();
+    server.ask(begin);
+    ASSERT_TRUE(eventually([&] {
+      const RedisAnswer answer = write_by_script(*client);
+      EXPECT_FALSE(answer.ok);
+      return client->state() == State::kDown;
+    })) << word;
+    EXPECT_THAT(client->why(), HasSubstr(word + " ")) << word;
+    EXPECT_FALSE(client->wait_until_up(300ms)) << word;  // though it answers a PING
+    server.ask(end);
+    ASSERT_TRUE(client->wait_until_up(10s)) << client->why();
+    EXPECT_EQ(witness.downs().size(), downs + 1) << word;
+  }
+  EXPECT_TRUE(eventually([&] { return server.ask({"EXISTS", "headgate:c:{a}:w"}) == "0"; }));
+}
+
 TEST(RedisTrouble, AServerThatBecomesAReplicaIsLeftUntilItIsTheMasterAgain) {
   RedisServer server;
   Witness witness;
