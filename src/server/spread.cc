@@ -85,7 +85,9 @@ Spread::Spread(store::redis::Caller& redis, api::Service& service, api::Policies
       fields_key_(options_.prefix + "{control}:fields"),
       version_key_(options_.prefix + "{control}:version"),
       nodes_key_(options_.prefix + "{control}:nodes"),
-      seed_key_(seed_key(options_.prefix)) {
+      seed_key_(seed_key(options_.prefix)),
+      // A Redis that other nodes have filled has another seed: what was agreed on with that one means nothing to it.
+      agreed_section_(fmt::format("agreed {}", options_.seed)) {
   service_.database->listen([this](std::span<const state::Setting> settings) { changed(settings); });
 }
 
@@ -100,6 +102,7 @@ Spread::~Spread() {
 }
 
 void Spread::start() {
+  recall();
   (void)step();  // so that a node that joins others answers as they do from its first check on
   thread_ = std::thread([this] { run(); });
 }
@@ -144,22 +147,66 @@ void Spread::load_reported(std::optional<double> load) {
   wake_.notify_all();
 }
 
-// What this node had before it met the others, and they have not.
-void Spread::hand_on_own() {
+// What was agreed on before a restart. Whatever stands otherwise in the settings was changed here since, or before this
+// node met the others.
+void Spread::recall() {
+  std::map<std::string, Value> here;
   for (const char* section : kSpreadSections) {
     for (const state::Setting& setting : service_.database->settings(section)) {
-      const std::lock_guard guard(mutex_);
-      const std::string name = field_name(setting);
-      if (!last_.contains(name)) unsent_.emplace(name, setting.value);
+      here.emplace(field_name(setting), setting.value);
     }
   }
+  const std::vector<state::Setting> agreed = service_.database->settings(agreed_section_);
+  const std::lock_guard guard(mutex_);
+  for (const state::Setting& setting : agreed) {
+    std::optional<Field> field = field_of(setting.value.value_or(""));
+    if (!field) continue;
+    seen_[setting.key] = field->version;
+    const auto found = here.find(setting.key);
+    Value mine = found == here.end() ? std::nullopt : found->second;
+    if (mine != field->value) unsent_[setting.key] = std::move(mine);
+    last_[setting.key] = std::move(field->value);
+    if (found != here.end()) here.erase(found);
+  }
+  for (auto& [name, value] : here) unsent_[name] = std::move(value);
+}
+
+void Spread::note(std::span<const std::string> names) {
+  std::vector<state::Setting> agreed;
+  {
+    const std::lock_guard guard(mutex_);
+    for (const std::string& name : names) {
+      if (name == kLoadField) continue;
+      agreed.push_back({agreed_section_, name, line_of(Field{seen_[name], options_.node, last_[name]})});
+    }
+  }
+  if (agreed.empty()) return;
+  if (const Result<void> noted = service_.database->note(agreed); !noted) {
+    log(LogLevel::kError, "what all nodes have agreed on could not be noted; after a restart it may read as a conflict",
+        {{"problem", noted.error().message}});
+  }
+}
+
+// "<version> <node> =<value>", or "-" in place of a value.
+std::optional<Spread::Field> Spread::field_of(std::string_view text) {
+  Field field;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), field.version);
+  const std::size_t node = static_cast<std::size_t>(end - text.data()) + 1;
+  const std::size_t mark = failed == std::errc{} ? text.find(' ', node) : std::string_view::npos;
+  if (mark == std::string_view::npos || mark + 1 >= text.size()) return std::nullopt;
+  field.node = text.substr(node, mark - node);
+  if (text[mark + 1] == '=') field.value = text.substr(mark + 2);
+  return field;
+}
+
+std::string Spread::line_of(const Field& field) {
+  return fmt::format("{} {} {}", field.version, field.node, field.value ? "=" + *field.value : "-");
 }
 
 bool Spread::step() {
   std::int64_t version = 0;
   if (!beat(version)) return false;
   if ((version != newest_ || version < highest_) && !fetch()) return false;
-  if (!std::exchange(handed_on_, true)) hand_on_own();
   return send();
 }
 
@@ -198,25 +245,20 @@ bool Spread::fetch() {
   const bool good = ask(redis_, std::move(command), [&](const Reply& reply) {
     if (!reply.is_array()) return false;
     for (std::size_t i = 0; i + 1 < reply.size(); i += 2) {
-      // "<version> <node> =<value>", or "-" in place of a value.
-      const std::string_view text = reply[i + 1].text();
-      Field field;
-      const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), field.version);
-      const std::size_t node = static_cast<std::size_t>(end - text.data()) + 1;
-      const std::size_t mark = failed == std::errc{} ? text.find(' ', node) : std::string_view::npos;
-      if (mark == std::string_view::npos || mark + 1 >= text.size()) continue;
-      field.node = text.substr(node, mark - node);
-      if (text[mark + 1] == '=') field.value = text.substr(mark + 2);
-      newest = std::max(newest, field.version);
-      fields.emplace(reply[i].text(), std::move(field));
+      std::optional<Field> field = field_of(reply[i + 1].text());
+      if (!field) continue;
+      newest = std::max(newest, field->version);
+      fields.emplace(reply[i].text(), *std::move(field));
     }
     return true;
   });
   if (!good) return false;
   hand_on_again(fields);
+  std::vector<std::string> applied;
   for (const auto& [name, field] : fields) {
-    if (field.version > seen_[name]) apply(name, field);
+    if (field.version > seen_[name] && apply(name, field)) applied.push_back(name);
   }
+  note(applied);
   newest_ = highest_ = newest;
   return true;
 }
@@ -241,7 +283,7 @@ void Spread::hand_on_again(const std::map<std::string, Field>& fields) {
       {{"settings", std::to_string(forgotten)}});
 }
 
-void Spread::apply(const std::string& name, const Field& field) {
+bool Spread::apply(const std::string& name, const Field& field) {
   seen_[name] = field.version;
   {
     const std::lock_guard guard(mutex_);
@@ -252,16 +294,16 @@ void Spread::apply(const std::string& name, const Field& field) {
       const bool same = mine->second == field.value;
       // What was changed here since is yet to be sent: this is what it was before, or was sent by this node without
       // hearing that it arrived.
-      if (!same && (known || field.node == options_.node)) return;
+      if (!same && (known || field.node == options_.node)) return true;
       if (name == kLoadField) {
-        if (is_later(mine->second, field.value)) return;
+        if (is_later(mine->second, field.value)) return true;
       } else if (!same) {
         // What was changed here meanwhile has lost: the other change reached Redis first.
         conflict(name, mine->second, field);
       }
       unsent_.erase(mine);
     }
-    if (known) return;
+    if (known) return true;
   }
   const std::string who = "node " + field.node;
   if (name == kLoadField) {
@@ -270,10 +312,15 @@ void Spread::apply(const std::string& name, const Field& field) {
     } else if (const auto [load, at] = load_of(*field.value); wall() - at < kLoadHolds) {
       service_.engine->report_load(load);
     }
-    return;
+    return true;
   }
   const state::Setting setting = setting_of(name, field.value);
-  if (!is_spread(setting.section)) return;  // of a newer version, perhaps
+  if (!is_spread(setting.section)) return false;  // of a newer version, perhaps
+  Value before;
+  for (const state::Setting& each : service_.database->settings(setting.section)) {
+    if (each.key == setting.key) before = each.value;
+  }
+  if (before == field.value) return true;  // it is in force here already
   Result<void> done;
   if (setting.section == api::Policies::kSection) {
     if (const api::Policies::Changed adopted = policies_.adopt(field.value, who); !adopted.ok()) {
@@ -285,6 +332,7 @@ void Spread::apply(const std::string& name, const Field& field) {
     entry.who = who;
     entry.action = setting.section + (field.value ? ".set" : ".clear");
     entry.target = setting.key;
+    entry.before = before.value_or("");
     entry.after = field.value.value_or("");
     done = service_.database->change({&setting, 1}, entry);
     if (done) done = api::apply_setting(service_, setting);
@@ -301,6 +349,7 @@ void Spread::apply(const std::string& name, const Field& field) {
     log(LogLevel::kError, "what another node has set could not be taken over",
         {{"node", field.node}, {"setting", name}, {"problem", done.error().message}});
   }
+  return done.has_value();
 }
 
 void Spread::conflict(const std::string& name, const Value& lost, const Field& kept) {
@@ -340,6 +389,7 @@ bool Spread::send() {
   });
   if (!good) return false;
   bool refused = false;
+  std::vector<std::string> taken;
   {
     const std::lock_guard guard(mutex_);
     for (std::size_t i = 0; i < sending.size(); ++i) {
@@ -353,8 +403,10 @@ bool Spread::send() {
       last_[name] = value;
       const auto mine = unsent_.find(name);
       if (mine != unsent_.end() && mine->second == value) unsent_.erase(mine);
+      taken.push_back(name);
     }
   }
+  note(taken);
   return !refused || fetch();
 }
 

@@ -8,6 +8,9 @@
 // force here too, and both are told (a notice and the audit log). So the first to reach Redis wins, and nobody loses
 // silently.
 //
+// What Redis and this node last agreed on is noted in the database beside the settings. So a node that is started anew
+// knows what was changed on it that Redis has not heard of, and what was not.
+//
 // One thread of its own; nothing here is on the path of a check.
 #pragma once
 
@@ -44,7 +47,7 @@ class Spread {
   Spread(const Spread&) = delete;
   Spread& operator=(const Spread&) = delete;
 
-  // Fetches what others have set, hands on what only this node has, and keeps up from then on.
+  // Fetches what others have set, hands on what was set only here, and keeps up from then on.
   void start();
   void load_reported(std::optional<double> load);
   // That have been heard of lately, this one included; at least 1.
@@ -59,17 +62,21 @@ class Spread {
     std::string node;
     Value value;
   };
+  [[nodiscard]] static std::optional<Field> field_of(std::string_view text);
+  [[nodiscard]] static std::string line_of(const Field& field);
 
   void run();
   void changed(std::span<const state::Setting> settings);
-  void hand_on_own();
+  void recall();
+  void note(std::span<const std::string> names);
   // One look at Redis; false: it did not answer.
   bool step();
   bool send();
   bool beat(std::int64_t& version);
   bool fetch();
   void hand_on_again(const std::map<std::string, Field>& fields);
-  void apply(const std::string& name, const Field& field);
+  // False: it could not be put in force here. Then it is not noted, or what stands here would look like a change.
+  bool apply(const std::string& name, const Field& field);
   void conflict(const std::string& name, const Value& lost, const Field& kept);
   [[nodiscard]] Nanos wall() const { return service_.clock->wall(service_.clock->now()); }
 
@@ -81,6 +88,7 @@ class Spread {
   const std::string version_key_;
   const std::string nodes_key_;
   const std::string seed_key_;
+  const std::string agreed_section_;  // of the database
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -89,10 +97,9 @@ class Spread {
   bool ending_ = false;
 
   std::map<std::string, std::int64_t> seen_;  // versions of fields; the thread's own, as all below
-  std::int64_t newest_ = 0;                   // of what was fetched
+  std::int64_t newest_ = -1;                  // of what was fetched; -1: nothing was yet
   std::int64_t highest_ = 0;                  // that was heard of: what this node wrote itself, too
-  bool handed_on_ = false;
-  bool estranged_ = false;  // others have another seed
+  bool estranged_ = false;                    // others have another seed
   std::atomic<std::size_t> nodes_{1};
   std::thread thread_;
 };

@@ -92,6 +92,7 @@ class SqliteDatabase final : public Database {
   Result<bool> revoke_token(const std::string& id, const std::string& by, Nanos now) override;
   void listen(Listener listener) override;
   Result<void> change(std::span<const Setting> settings, const AuditEntry& entry) override;
+  Result<void> note(std::span<const Setting> settings) override;
   std::vector<Setting> settings(std::string_view section) const override;
   std::vector<AuditEntry> audit(const AuditQuery& query) const override;
   Result<std::int64_t> add_version(const PolicyVersion& version, std::span<const Setting> settings,
@@ -342,6 +343,13 @@ Result<void> SqliteDatabase::change(std::span<const Setting> settings, const Aud
     put_settings(settings);
     add_audit(entry);
   });
+  if (written) remember(settings);
+  return written;
+}
+
+Result<void> SqliteDatabase::note(std::span<const Setting> settings) {
+  const std::lock_guard guard(mutex_);
+  auto written = write([&] { put_settings(settings); });
   if (written) remember(settings);
   return written;
 }

@@ -108,6 +108,8 @@ class Database {
 
   // All of these settings and the entry, or none.
   [[nodiscard]] virtual Result<void> change(std::span<const Setting> settings, const AuditEntry& entry) = 0;
+  // All of them or none, without an entry: what a server notes for itself, and nobody has set.
+  [[nodiscard]] virtual Result<void> note(std::span<const Setting> settings) = 0;
   [[nodiscard]] virtual std::vector<Setting> settings(std::string_view section) const = 0;
 
   struct AuditQuery {

@@ -211,6 +211,24 @@ class CutOff(Case):
         self.change(self.apart, "PUT", f"{LIMITS}/A", heavy(9))
         self.assert_reaches(self.all, "said again", lambda n: override(n, "A"), 9)
 
+    def test_what_was_set_on_a_node_that_was_cut_off_and_restarted_reaches_the_others(self):
+        self.change(self.others[0], "PUT", f"{LIMITS}/A", heavy(5))
+        self.assert_reaches(self.all, "an override", lambda n: override(n, "A"), 5)
+        self.cut()
+        self.change(self.apart, "PUT", f"{LIMITS}/A", heavy(9))
+        self.change(self.apart, "PUT", "/api/admin/emergency", {"reason": "while away"})
+        self.assertEqual(self.apart.stop(), 0)
+        self.apart = self.stack.enter_context(
+            Node("apart", self.wire.url, POLICIES, deadline=DEADLINE, data=self.apart.data))
+        self.all = [*self.others, self.apart]
+        audited = len(audit(self.apart))
+        self.mend()
+        self.assert_reaches(self.all, "what was set there", lambda n: (override(n, "A"), emergency(n)), (9, "while away"))
+        self.assertEqual([node.told("control_conflict") for node in self.all], [[], [], []])
+        # Nothing came from the others.
+        self.assertEqual(len(audit(self.apart)), audited)
+        self.assertEqual(self.apart.told("emergency"), [])
+
     def test_what_was_changed_and_changed_back_meanwhile_is_as_it_was(self):
         self.change(self.others[0], "PUT", f"{LIMITS}/A", heavy(5))
         self.assert_reaches(self.all, "an override", lambda n: override(n, "A"), 5)

@@ -36,19 +36,26 @@ class Line final : public store::redis::Caller {
 class Alerts final : public observe::NoticeSink {
  public:
   void on_notice(const observe::Notice& notice) override {
-    if (notice.kind == "control_conflict") ++conflicts;
+    if (notice.kind != "control_conflict") return;
+    text = notice.text;
+    ++conflicts;
   }
   std::atomic<int> conflicts{0};
+  std::string text;  // of the last; to be read after flush()
 };
 
 struct Node {
   Node(const RedisServer& server, std::string name, std::uint64_t seed = 7) : line(server) {
     test.notices.add(alerts);
     EXPECT_TRUE(policies.start().ok());
-    SpreadOptions options;
     options.node = std::move(name);
     options.seed = seed;
     options.every = std::chrono::milliseconds{5};
+    restart();
+  }
+  // All that is remembered is in the database.
+  void restart() {
+    spread.reset();
     spread = std::make_unique<Spread>(line, test.service, policies, options);
   }
   // As the handlers do: on disk, then in force.
@@ -72,6 +79,7 @@ struct Node {
   test::TestService test;
   std::shared_ptr<Alerts> alerts = std::make_shared<Alerts>();
   api::Policies policies{test.service, {}};
+  SpreadOptions options;
   std::unique_ptr<Spread> spread;
 };
 
@@ -172,6 +180,144 @@ TEST_F(SpreadTest, OfTwoChangesAtOnceTheFirstToReachRedisIsKeptAndBothAreTold) {
   EXPECT_EQ(a.capacity_of("x"), 42);
   b.test.notices.flush();
   EXPECT_EQ(b.alerts->conflicts, 1);
+}
+
+TEST_F(SpreadTest, WhatWasSetWhileRedisWasAwayIsHandedOnAfterARestart) {
+  Node a(server, "a");
+  Node b(server, "b");
+  a.spread->start();
+  b.spread->start();
+  a.set("override", "changed", light(42));
+  a.set("override", "removed", light(42));
+  EXPECT_TRUE(eventually([&] { return b.capacity_of("changed") == 42 && b.capacity_of("removed") == 42; }));
+  EXPECT_TRUE(eventually([&] { return a.spread->unsent() == 0; }));
+  a.line.cut = true;
+  a.set("override", "changed", light(7));
+  a.set("override", "removed", std::nullopt);
+  a.set("exempt", "new", "true");
+  a.restart();
+  EXPECT_EQ(a.spread->unsent(), 0U);
+  a.spread->start();
+  EXPECT_EQ(a.spread->unsent(), 3U);
+  a.line.cut = false;
+  EXPECT_TRUE(eventually([&] { return a.spread->unsent() == 0; }));
+  EXPECT_TRUE(
+      eventually([&] { return b.capacity_of("changed") == 7 && !b.capacity_of("removed") && b.is_exempt("new"); }));
+  EXPECT_EQ(a.capacity_of("changed"), 7);
+  EXPECT_EQ(a.alerts->conflicts + b.alerts->conflicts, 0);
+}
+
+TEST_F(SpreadTest, WhatWasAlsoSetElsewhereMeanwhileIsAConflictAfterARestartToo) {
+  Node a(server, "a");
+  Node b(server, "b");
+  a.spread->start();
+  b.spread->start();
+  a.set("override", "x", light(42));
+  EXPECT_TRUE(eventually([&] { return b.capacity_of("x") == 42 && a.spread->unsent() == 0; }));
+  a.line.cut = true;
+  a.set("override", "x", light(7));
+  a.restart();
+  b.set("override", "x", light(9));
+  EXPECT_TRUE(eventually([&] { return b.spread->unsent() == 0; }));
+  a.line.cut = false;
+  a.spread->start();
+  EXPECT_TRUE(eventually([&] { return a.capacity_of("x") == 9; }));
+  a.test.notices.flush();
+  EXPECT_EQ(a.alerts->conflicts, 1);
+  EXPECT_NE(a.alerts->text.find("kept " + light(9) + ", lost " + light(7)), std::string::npos) << a.alerts->text;
+}
+
+TEST_F(SpreadTest, ARestartFindsNothingNewWhereNothingHasChanged) {
+  Node a(server, "a");
+  Node b(server, "b");
+  a.spread->start();
+  b.spread->start();
+  a.set("override", "x", light(42));
+  a.set("exempt", "y", "true");
+  b.set("exempt", "z", "true");
+  b.set("exempt", "z", std::nullopt);
+  EXPECT_TRUE(eventually([&] { return b.capacity_of("x") == 42 && b.is_exempt("y") && b.spread->unsent() == 0; }));
+  const std::size_t audited = b.test.database->audit({}).size();
+  const std::string version = server.ask({"GET", "headgate:{control}:version"});
+  b.restart();
+  b.spread->start();
+  EXPECT_EQ(b.spread->unsent(), 0U);
+  EXPECT_EQ(b.test.database->audit({}).size(), audited);
+  EXPECT_EQ(server.ask({"GET", "headgate:{control}:version"}), version);
+}
+
+TEST_F(SpreadTest, WhatANodeCouldNotTakeOverIsNotUndoneByItsRestart) {
+  Node a(server, "a");
+  Node b(server, "b");
+  a.spread->start();
+  b.spread->start();
+  a.set("override", "x", light(42));
+  EXPECT_TRUE(eventually([&] { return b.capacity_of("x") == 42; }));
+  b.spread.reset();
+  // As a node of a newer version may have set it.
+  const std::string strange = "9999999999999999 newer ={\"weightless\": 1}";
+  server.ask({"HSET", "headgate:{control}:fields", "override/x", strange});
+  server.ask({"HSET", "headgate:{control}:fields", "gravity/x", strange});
+  server.ask({"SET", "headgate:{control}:version", "9999999999999999"});
+  for (int starts = 0; starts < 2; ++starts) {
+    b.restart();
+    b.spread->start();
+    EXPECT_EQ(b.spread->unsent(), 0U);
+    EXPECT_EQ(b.capacity_of("x"), 42);
+  }
+  EXPECT_EQ(server.ask({"HGET", "headgate:{control}:fields", "override/x"}), strange);
+  EXPECT_EQ(server.ask({"HGET", "headgate:{control}:fields", "gravity/x"}), strange);
+}
+
+TEST_F(SpreadTest, TheAuditLogSaysWhatStoodBeforeAChangeOfAnotherNode) {
+  Node a(server, "a");
+  Node b(server, "b");
+  a.spread->start();
+  b.spread->start();
+  a.set("override", "x", light(42));
+  EXPECT_TRUE(eventually([&] { return b.capacity_of("x") == 42; }));
+  a.set("override", "x", light(7));
+  EXPECT_TRUE(eventually([&] { return b.capacity_of("x") == 7; }));
+  const std::vector<state::AuditEntry> entries = b.test.database->audit({.action = "override."});
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries[0].who, "node a");
+  EXPECT_EQ(entries[0].before, light(42));
+  EXPECT_EQ(entries[0].after, light(7));
+  EXPECT_EQ(entries[1].before, "");
+}
+
+TEST_F(SpreadTest, WhatWasAgreedOnWithOneRedisMeansNothingToAnother) {
+  RedisServer elsewhere;
+  Node other(elsewhere, "other", 8);
+  other.spread->start();
+  other.set("override", "x", light(5));
+  EXPECT_TRUE(eventually([&] { return other.spread->unsent() == 0; }));
+  Node a(server, "a");
+  a.spread->start();
+  a.set("override", "x", light(42));
+  EXPECT_TRUE(eventually([&] { return a.spread->unsent() == 0; }));
+  Node moved(elsewhere, "moved", 8);
+  for (const state::Setting& setting : a.test.database->settings("agreed 7")) {
+    EXPECT_TRUE(moved.test.database->note({&setting, 1}));
+  }
+  moved.set("override", "x", light(42));
+  moved.spread->start();
+  EXPECT_TRUE(eventually([&] { return moved.capacity_of("x") == 5; }));
+  EXPECT_EQ(other.capacity_of("x"), 5);
+}
+
+TEST_F(SpreadTest, ARedisThatWasEmptiedWhileANodeWasDownIsFilledAgain) {
+  Node a(server, "a");
+  a.spread->start();
+  a.set("override", "x", light(42));
+  EXPECT_TRUE(eventually([&] { return a.spread->unsent() == 0; }));
+  a.restart();
+  server.ask({"FLUSHALL"});
+  a.spread->start();
+  Node b(server, "b");
+  b.spread->start();
+  EXPECT_TRUE(eventually([&] { return b.capacity_of("x") == 42; }));
+  EXPECT_EQ(a.capacity_of("x"), 42);
 }
 
 TEST_F(SpreadTest, ARedisThatWasEmptiedIsFilledAgain) {
