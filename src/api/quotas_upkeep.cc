@@ -194,27 +194,39 @@ Result<std::size_t> Quotas::restore() {
     std::map<std::string, Units> sessions;
   };
   std::map<std::pair<std::string, std::string>, Sums> sums;  // by user and type
-  std::map<std::string, std::array<core::Span, 3>, std::less<>> spans;
+  struct Zone {
+    core::Calendar days;
+    std::array<core::Span, 3> running;  // the periods
+
+    // Whether what was charged on a day that began then counts in the period. A day of another time zone, because that
+    // was changed since, counts wherever it reaches into: rather too much than less than was charged.
+    [[nodiscard]] bool counts(Nanos day, std::size_t period) const {
+      constexpr Nanos kLongestDay = std::chrono::hours{25};
+      const Nanos end = days.period_at(day).start == day ? day + Nanos{1} : day + kLongestDay;
+      return end > running[period].start && day < running[period].end;
+    }
+  };
+  std::map<std::string, Zone, std::less<>> zones;
   for (const quota::UsageRow& row : *rows) {
     if (row.usage.commands == 0) continue;
     const Result<quota::Allowance> allowance = book_.find(row.key.user, {}, row.key.type);
     if (!allowance) continue;  // neither known any more; should it come back, its old use is gone
-    auto of_zone = spans.find(allowance->timezone);
-    if (of_zone == spans.end()) {
-      std::array<core::Span, 3> made;
+    auto zone = zones.find(allowance->timezone);
+    if (zone == zones.end()) {
+      Zone made;
       for (std::size_t p = 0; p < kPeriods.size(); ++p) {
         const Result<Numbers> of = numbers({}, kPeriods[p], allowance->timezone);
         if (!of) return of.error();
-        made[p] = of->calendar.period_at(wall);
+        if (p == 0) made.days = of->calendar;
+        made.running[p] = of->calendar.period_at(wall);
       }
-      of_zone = spans.emplace(std::string(allowance->timezone), made).first;
+      zone = zones.emplace(std::string(allowance->timezone), made).first;
     }
     Sums& sum = sums[{row.key.user, std::string(allowance->type)}];
     for (std::size_t p = 0; p < kPeriods.size(); ++p) {
-      const core::Span& span = of_zone->second[p];
-      if (row.key.day >= span.start && row.key.day < span.end) sum.used[p] += row.usage.commands;
+      if (zone->second.counts(row.key.day, p)) sum.used[p] += row.usage.commands;
     }
-    if (!row.key.session.empty() && row.key.day == of_zone->second[0].start) {
+    if (!row.key.session.empty() && zone->second.counts(row.key.day, 0)) {
       sum.sessions[row.key.session] += row.usage.commands;
     }
   }

@@ -287,6 +287,44 @@ TEST(QuotasApi, ARestartPutsBackWhatWasUsed) {
   std::filesystem::remove_all(folder);
 }
 
+// By hours from UTC, which is where it was charged.
+TEST(QuotasApi, ARestartInAnotherTimeZonePutsBackNoLessThanWasUsed) {
+  for (const char* zone : {"Pacific/Kiritimati", "Asia/Tokyo", "Europe/Berlin", "America/New_York", "Pacific/Niue"}) {
+    const std::string folder = testing::TempDir() + "quota-zone-" + std::to_string(base::random_seed());
+    {
+      QuotaServer before({}, folder);
+      before.clock.set(at("2026-03-10T10:30:00Z"));
+      for (int i = 0; i < 4; ++i) (void)before.command();
+    }
+    api::QuotasOptions options;
+    options.book.timezone = zone;
+    QuotaServer after(options, folder);
+    after.clock.set(at("2026-03-10T10:31:00Z"));
+    ASSERT_TRUE(after.quotas->restore());
+    for (const char* period : {"daily", "weekly", "monthly"}) {
+      EXPECT_EQ(after.status()[period]["shell"]["used"], 4) << zone << " " << period;
+    }
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST(QuotasApi, ARestartAfterADayOf23HoursPutsBackNothingOfTheDayBefore) {
+  const std::string folder = testing::TempDir() + "quota-short-day-" + std::to_string(base::random_seed());
+  api::QuotasOptions options;
+  options.book.timezone = "Europe/Berlin";
+  {
+    QuotaServer before(options, folder);
+    before.clock.set(at("2026-03-29T12:00:00Z"));  // summer time began that night
+    for (int i = 0; i < 4; ++i) (void)before.command();
+  }
+  QuotaServer after(options, folder);
+  after.clock.set(at("2026-03-29T22:30:00Z"));  // half past midnight
+  ASSERT_TRUE(after.quotas->restore());
+  EXPECT_EQ(after.status()["daily"]["shell"]["used"], 0);
+  EXPECT_EQ(after.status()["monthly"]["shell"]["used"], 4);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(QuotasApi, AClockSetBackAcrossMidnightGrantsNothingTwice) {
   QuotaServer server;
   ASSERT_EQ(server.put("/api/quotas/user/42", R"({"types": {"shell": {"daily": 2}}})").status, 200);
