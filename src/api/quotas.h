@@ -117,9 +117,10 @@ class Quotas final : private ClockListener {
   // `user`: only what is its own; empty: everybody's. Positions are of the whole line.
   [[nodiscard]] Line line(std::size_t limit, std::string_view user = {}) const;
 
-  // Puts back what the ledger knows of the periods that are still running. On start, before anybody asks; not where
-  // cells are in a store of their own, which has not forgotten.
-  Result<std::size_t> restore();
+  // Puts back what the ledger knows of the periods that are still running, as far as the store has it not. Returns for
+  // how many users and types; an Error where the ledger or the store cannot be asked. REQUIRES: nobody else does so at
+  // the same time, with the same cells. `go_on` is asked before each: false ends it, with an Error.
+  Result<std::size_t> restore(const std::function<bool()>& go_on = [] { return true; });
   // About once a second: ends the waits of askers who are gone, and looks at the load.
   void tick();
 

@@ -180,7 +180,8 @@ Result<Quotas::Status> Quotas::status(const std::string& user) {
   return status;
 }
 
-Result<std::size_t> Quotas::restore() {
+Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
+  (void)ledger_.flush();  // what this server has answered is to be among it; if it cannot be written, reading says why
   const Nanos wall = service_.clock->wall(service_.clock->now());
   constexpr Nanos kLongestPeriod = std::chrono::hours{24 * 33};  // a month, and a day for time zones
   quota::Ledger::UsageQuery query;
@@ -235,17 +236,30 @@ Result<std::size_t> Quotas::restore() {
     const std::string& type = key.second;
     const Result<quota::Allowance> allowance = book_.find(user, {}, type);
     if (!allowance) continue;
-    const auto raise = [&](Period period, const std::string& session, Units used) -> Result<void> {
+    std::vector<Allowances::One> cells;
+    std::vector<Units> wanted;
+    const auto add = [&](Period period, const std::string& session, Units used) -> Result<void> {
       const Result<Numbers> countless = numbers({}, period, allowance->timezone);
       if (!countless) return countless.error();
-      if (used > 0) service_.engine->raise_to({countless->limit, cell(cells_of(user, type, session), period)}, used);
+      cells.push_back({countless->limit, cell(cells_of(user, type, session), period)});
+      wanted.push_back(used);
       return {};
     };
     for (std::size_t p = 0; p < kPeriods.size(); ++p) {
-      if (Result<void> raised = raise(kPeriods[p], {}, sum.used[p]); !raised) return std::move(raised).error();
+      if (Result<void> added = add(kPeriods[p], {}, sum.used[p]); !added) return std::move(added).error();
     }
     for (const auto& [session, used] : sum.sessions) {
-      if (Result<void> raised = raise(Period::kDay, session, used); !raised) return std::move(raised).error();
+      if (Result<void> added = add(Period::kDay, session, used); !added) return std::move(added).error();
+    }
+    if (!go_on()) return Error{ErrorCode::kIo, "somebody else is to go on", true};
+    // All of them in one look: mostly nothing is missing.
+    std::vector<core::Outcome> outcomes(cells.size());
+    service_.engine->look_at(cells, outcomes);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (outcomes[i].limit - outcomes[i].remaining >= wanted[i]) continue;
+      if (!service_.engine->raise_to(cells[i], wanted[i])) {
+        return Error{ErrorCode::kIo, "the store did not answer in time", true};
+      }
     }
   }
   return sums.size();

@@ -163,8 +163,8 @@ class Engine {
   [[nodiscard]] base::Hash128 allowance_cell(std::span<const std::string_view> names) const noexcept;
   // How they stand; charges nothing. REQUIRES: outcomes.size() == allowances.size().
   void look_at(std::span<const Allowances::One> allowances, std::span<core::Outcome> outcomes);
-  // Charges what is missing until so many units are used, as far as the limit goes.
-  void raise_to(const Allowances::One& allowance, Units used);
+  // Charges what is missing until so many units are used, as far as the limit goes. False: the store did not answer.
+  bool raise_to(const Allowances::One& allowance, Units used);
 
   // How an agent stands against the built-in limit of each tier, on one channel. Charges nothing.
   struct TierUsage {
@@ -269,6 +269,10 @@ class Engine {
   std::uint64_t queue_up(const Arrival& arrival, const Check& check, CheckDecision& decision,
                          absl::FunctionRef<Done()> make_done);
   // Charges that belong to no policy; waits for a remote store, and while that is away asks the cells here.
+  // Where the cells are, and nowhere else. nullopt: the store did not answer.
+  [[nodiscard]] std::optional<store::Applied> apply_there(std::span<const store::Charge> charges, const store::Ask& ask,
+                                                          std::span<core::Outcome> outcomes);
+  // The same, or in this process if the store does not answer.
   store::Applied apply_plain(std::span<const store::Charge> charges, const store::Ask& ask,
                              std::span<core::Outcome> outcomes);
   void refund_one(const store::Charge& charge, Nanos charged_at, Nanos now);

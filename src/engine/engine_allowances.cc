@@ -82,16 +82,18 @@ void Engine::look_at(std::span<const Allowances::One> allowances, std::span<core
   }
 }
 
-void Engine::raise_to(const Allowances::One& allowance, Units used) {
+bool Engine::raise_to(const Allowances::One& allowance, Units used) {
   core::Outcome outcome;
-  look_at({&allowance, 1}, {&outcome, 1});
   store::Charge charge;
   charge.key = allowance.cell;
   charge.limit = &allowance.limit->numbers->live;
-  charge.cost = std::min(used - (outcome.limit - outcome.remaining), outcome.remaining);
-  if (charge.cost <= 0) return;
   const Nanos now = clock_->now();
-  (void)apply_plain({&charge, 1}, {now, clock_->wall(now), store::Effect::kCharge}, {&outcome, 1});
+  store::Ask ask{now, clock_->wall(now), store::Effect::kNone};
+  if (!apply_there({&charge, 1}, ask, {&outcome, 1})) return false;
+  charge.cost = std::min(used - (outcome.limit - outcome.remaining), outcome.remaining);
+  if (charge.cost <= 0) return true;
+  ask.effect = store::Effect::kCharge;
+  return apply_there({&charge, 1}, ask, {&outcome, 1}).has_value();
 }
 
 }  // namespace headgate::engine

@@ -146,12 +146,17 @@ void Engine::land(Flight& flight, const Result<RemoteStore::Answer>& answer) {
   flight.done(flight.decision);
 }
 
+std::optional<store::Applied> Engine::apply_there(std::span<const store::Charge> charges, const store::Ask& ask,
+                                                  std::span<core::Outcome> outcomes) {
+  if (remote_ == nullptr) return store_.apply(charges, ask, outcomes);
+  const Result<RemoteStore::Answer> answer = ask_and_wait(*remote_, charges, ask, outcomes);
+  if (!answer) return std::nullopt;
+  return answer->applied;
+}
+
 store::Applied Engine::apply_plain(std::span<const store::Charge> charges, const store::Ask& ask,
                                    std::span<core::Outcome> outcomes) {
-  if (remote_ != nullptr) {
-    const Result<RemoteStore::Answer> answer = ask_and_wait(*remote_, charges, ask, outcomes);
-    if (answer) return answer->applied;
-  }
+  if (const std::optional<store::Applied> applied = apply_there(charges, ask, outcomes)) return *applied;
   return store_.apply(charges, ask, outcomes);
 }
 

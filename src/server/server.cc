@@ -24,6 +24,7 @@
 #include "net/resp.h"
 #include "observe/traffic.h"
 #include "server/keeper.h"
+#include "server/quota_recovery.h"
 #include "server/shared_store.h"
 #include "server/spread.h"
 
@@ -33,6 +34,10 @@ namespace {
 
 using observe::log;
 using observe::LogLevel;
+
+constexpr Nanos kRecoverEvery = std::chrono::seconds{1};
+// Every node that reaches Redis again has made up for the outage after so long: it looks once a second at the latest.
+constexpr Nanos kOthersMakeUp = std::chrono::seconds{2};
 
 // Held for as long as the server lives, so that no second one writes to the same folder.
 Result<base::Descriptor> lock_data(const std::string& data) {
@@ -252,7 +257,7 @@ class Running final : public Server {
                                "default, with headgate quota or PUT /api/quotas/plans/{}",
                                plan, plan)};
     }
-    if (shared_ != nullptr) return {};  // which has not forgotten
+    if (shared_ != nullptr) return {};  // once the others are known: see join_others()
     const Result<std::size_t> restored = quotas_->restore();
     if (!restored) return restored.error();
     if (*restored > 0)
@@ -266,6 +271,14 @@ class Running final : public Server {
                                  SpreadOptions{.prefix = config_.store.prefix, .node = shared_->node(), .seed = seed_});
     service_.load_reported = [this](std::optional<double> load) { spread_->load_reported(load); };
     spread_->start();
+    recovery_ = std::make_unique<QuotaRecovery>(
+        shared_->caller(), *quotas_, QuotaRecovery::Options{.prefix = config_.store.prefix, .node = shared_->node()});
+    if (shared_->is_up()) recovery_->step();
+    recovering_ = std::make_unique<Repeating>(kRecoverEvery, [this] {
+      // What nodes have admitted while Redis was away is in the ledger, too: it must be made up for before what is
+      // missing is counted, or it would be charged twice.
+      if (shared_->up_for() >= kOthersMakeUp && engine_->arrears() == 0) recovery_->step();
+    });
     shared_->start([this] {
       if (shared_->is_up() && engine_->arrears() > 0) engine_->make_up();
       const double share = config_.store.local_percent > 0 ? config_.store.local_percent / 100.0
@@ -287,6 +300,8 @@ class Running final : public Server {
 
   void leave_others() {
     if (shared_ == nullptr) return;
+    if (recovery_ != nullptr) recovery_->end();
+    recovering_.reset();
     shared_->end_ticks();  // which look at who else is there
     spread_.reset();
     shared_->stop();
@@ -426,6 +441,8 @@ class Running final : public Server {
   std::unique_ptr<control::ReloadThread> watch_;
   std::unique_ptr<Spread> spread_;
   std::uint64_t seed_ = 0;  // with a shared store: of all hashes
+  std::unique_ptr<QuotaRecovery> recovery_;
+  std::unique_ptr<Repeating> recovering_;
   double local_share_ = 1;  // of the shared store's thread
   bool stopped_ = false;
 };

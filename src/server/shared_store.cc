@@ -172,9 +172,12 @@ void SharedStore::tell(std::string kind, std::string text, double value) {
   notices_.tell({.kind = std::move(kind), .time = clock_.wall(clock_.now()), .text = std::move(text), .value = value});
 }
 
+Nanos SharedStore::up_for() const noexcept { return is_up() ? clock_.now() - up_since_.load() : Nanos{0}; }
+
 void SharedStore::on_down(const std::string& why) { tell("store_down", why, 0); }
 
 void SharedStore::on_up(Nanos after) {
+  up_since_ = clock_.now();
   const double seconds = static_cast<double>(after.count()) / 1e9;
   tell("store_up", fmt::format("Redis answers again after {:.1f} s", seconds), seconds);
 }

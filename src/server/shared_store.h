@@ -53,6 +53,8 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
   [[nodiscard]] bool is_up() const noexcept { return client_->state() == store::redis::State::kUp; }
   // An Error: it is not, and why.
   [[nodiscard]] Result<void> ready() const;
+  // For how long it has been; 0: it is not.
+  [[nodiscard]] Nanos up_for() const noexcept;
   [[nodiscard]] store::redis::LeasedStore::Totals leases() const noexcept { return leases_->totals(); }
   [[nodiscard]] Nanos clock_offset() const noexcept { return store_->clock_offset(); }
 
@@ -71,6 +73,7 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
   observe::Notices& notices_;
   const Clock& clock_;
   const store::redis::LeaseSettings lease_settings_;
+  std::atomic<Nanos> up_since_{Nanos{0}};
   std::atomic<bool> skewed_{false};
   std::mutex faults_mutex_;
   store::redis::Problems faults_;  // guarded by it
