@@ -271,10 +271,17 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
       const auto which = static_cast<std::size_t>(decision.denying_allowance);
       const bool session = which >= kPeriods.size();
       const Amount limit = session ? asking->allowance.rule.session : asking->allowance.rule.limits[which];
-      answer.reason = fmt::format(
-          "{} quota of {} {} commands used up until {}", session ? "Session" : kAdjectives[which], limit.value,
-          asking->allowance.type,
-          base::format_rfc3339(std::chrono::ceil<std::chrono::seconds>(decision.wall + outcomes[which].wait)));
+      const std::string quota = fmt::format("{} quota of {} {} commands", session ? "Session" : kAdjectives[which],
+                                            limit.value, asking->allowance.type);
+      if (const Units share = outcomes[which].limit; share < limit.value) {
+        // It was judged by this server alone: what the others have admitted, it cannot know.
+        answer.reason =
+            fmt::format("{}: while the store is away this server may admit {} of them, and has", quota, share);
+      } else {
+        answer.reason = fmt::format(
+            "{} used up until {}", quota,
+            base::format_rfc3339(std::chrono::ceil<std::chrono::seconds>(decision.wall + outcomes[which].wait)));
+      }
     }
     return refuse(asking, std::move(answer));
   }

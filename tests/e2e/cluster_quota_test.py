@@ -84,6 +84,18 @@ class Quotas(unittest.TestCase):
         self.run_commands(again, 1)
         self.assertEqual(used(again), (6, 6, 6))
 
+    def test_a_refusal_by_the_share_of_one_node_says_so(self):
+        server, ledger = self.enter(Redis(), Postgres())
+        first, second = self.two_nodes(server, ledger)
+        first.manage("PUT", "/api/quotas/user/bob", {"types": {"shell": {"daily": 10}}})
+        server.kill()
+        harness.wait_until(lambda: not first.is_ready(), "a node that notices")
+        self.run_commands(first, 5, "bob")
+        refused = command(first, "bob")
+        self.assertEqual((refused["allowed"], refused["error"]), (False, "quota_exceeded"))
+        self.assertEqual(refused["reason"], "Daily quota of 10 shell commands: while the store is away this server may "
+                                            "admit 5 of them, and has")
+
 
 if __name__ == "__main__":
     harness.main()
