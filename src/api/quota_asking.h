@@ -24,7 +24,7 @@ struct Quotas::Asking {
   bool by_session = false;      // the session has a limit of its own
   bool tracked = false;         // in the line, or running
   std::array<Units, 3> used{};  // with this one
-  bool over = false;            // monitored, and past a limit
+  int past = -1;                // monitored, and past this limit: of a period, or 3 for the session's
   Nanos arrived{0};
   Nanos waited{0};
 

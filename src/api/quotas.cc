@@ -16,6 +16,7 @@ namespace {
 
 constexpr Nanos kBlockedRetry = std::chrono::seconds{5};  // about as long as the load takes to read otherwise
 constexpr std::array<std::string_view, 3> kAdjectives{"Daily", "Weekly", "Monthly"};
+constexpr std::array<std::string_view, 4> kPast{"daily", "weekly", "monthly", "session"};
 
 std::string new_run() { return fmt::format("{:016x}{:016x}", base::random_seed(), base::random_seed()); }
 
@@ -218,11 +219,12 @@ void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outc
   answer.counted_as = asking.allowance.type;
   answer.run = asking.tracked ? asking.ask.run : std::string();
   answer.waited = asking.waited;
+  const Units looking = asking.ask.peek ? 1 : 0;  // what is not charged would come on top
   for (std::size_t p = 0; p < kPeriods.size() && p < outcomes.size(); ++p) {
     const Amount limit = asking.allowance.rule.limits[p];
     const core::Outcome& outcome = outcomes[p];
     const Units used = asking.used[p] = outcome.limit - outcome.remaining;
-    asking.over = asking.over || (!limit.unlimited() && used > limit.value);
+    if (asking.past < 0 && !limit.unlimited() && used + looking > limit.value) asking.past = static_cast<int>(p);
     if (!limit.unlimited()) answer.remaining[p].value = std::max<Units>(0, limit.value - used);
     // Where nothing was used yet, the cell has no period of its own.
     const bool begun = used > 0 && outcome.reset_after > Nanos{0};
@@ -230,7 +232,8 @@ void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outc
   }
   if (outcomes.size() > kPeriods.size()) {
     const core::Outcome& session = outcomes[kPeriods.size()];
-    asking.over = asking.over || session.limit - session.remaining > asking.allowance.rule.session.value;
+    const Units used = session.limit - session.remaining;
+    if (asking.past < 0 && used + looking > asking.allowance.rule.session.value) asking.past = 3;
   }
   answer.warning = quota::warning_text(asking.allowance.type, answer.remaining, asking.allowance.rule.limits,
                                        answer.throttle_factor);
@@ -287,7 +290,14 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   }
   answer.allowed = true;
   answer.estimated_start = Nanos{0};
-  answer.reason = decision.why == Why::kExempt ? "The user is exempt" : "Within all quotas and policies";
+  if (decision.why == Why::kExempt) {
+    answer.reason = "The user is exempt";
+  } else if (asking->past >= 0) {
+    answer.reason = fmt::format("Past the {} quota of {} commands, which is only monitored",
+                                kPast[static_cast<std::size_t>(asking->past)], asking->allowance.type);
+  } else {
+    answer.reason = "Within all quotas and policies";
+  }
   if (asking->ask.peek || decision.why == Why::kExempt) {
     if (!asking->ask.peek) ++counts_.allowed;
     return asking->done(answer);
@@ -304,7 +314,7 @@ void Quotas::admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nano
   for (std::size_t p = 0; p < kPeriods.size(); ++p) {
     standings[p] = {kPeriods[p], asking->used[p], allowance.rule.limits[p]};
   }
-  const bool over = asking->over;
+  const bool over = asking->past >= 0;
   quota::Ledger::Charge charge;
   charge.key = {asking->ask.user, std::string(allowance.type), asking->by_session ? asking->ask.session : "", day};
   charge.usage.commands = 1;

@@ -325,6 +325,18 @@ TEST(QuotasApi, ARestartAfterADayOf23HoursPutsBackNothingOfTheDayBefore) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(QuotasApi, WhatIsOnlyMonitoredSaysWhenItIsPastItsLimit) {
+  QuotaServer server;
+  ASSERT_EQ(server.put("/api/quotas/user/42", R"({"mode": "monitor", "types": {"shell": {"daily": 1}}})").status, 200);
+  EXPECT_EQ(server.command()["reason"], "Within all quotas and policies");
+  const Json looked = server.asked(R"({"user": "42", "type": "shell", "peek": true})");
+  const Json past = server.command();
+  EXPECT_TRUE(past["allowed"]);
+  for (const Json& answer : {looked, past}) {
+    EXPECT_EQ(answer["reason"], "Past the daily quota of shell commands, which is only monitored");
+  }
+}
+
 TEST(QuotasApi, AClockSetBackAcrossMidnightGrantsNothingTwice) {
   QuotaServer server;
   ASSERT_EQ(server.put("/api/quotas/user/42", R"({"types": {"shell": {"daily": 2}}})").status, 200);
