@@ -387,6 +387,7 @@ class Running final : public Server {
     }
     api_ = api::make_http_api(service_, *policies_, std::move(options));
     ratelimit_ = api::make_ratelimit_service(service_);
+    if (shared_ != nullptr) shared_->announce();
 
     net::IoOptions io;
     io.threads =
@@ -440,9 +441,9 @@ class Running final : public Server {
   std::unique_ptr<Repeating> snapshots_;
   std::unique_ptr<control::ReloadThread> watch_;
   std::unique_ptr<Spread> spread_;
-  std::uint64_t seed_ = 0;  // with a shared store: of all hashes
   std::unique_ptr<QuotaRecovery> recovery_;
   std::unique_ptr<Repeating> recovering_;
+  std::uint64_t seed_ = 0;  // with a shared store: of all hashes
   double local_share_ = 1;  // of the shared store's thread
   bool stopped_ = false;
 };

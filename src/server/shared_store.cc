@@ -174,10 +174,23 @@ void SharedStore::tell(std::string kind, std::string text, double value) {
 
 Nanos SharedStore::up_for() const noexcept { return is_up() ? clock_.now() - up_since_.load() : Nanos{0}; }
 
-void SharedStore::on_down(const std::string& why) { tell("store_down", why, 0); }
+void SharedStore::announce() {
+  const std::lock_guard guard(announcing_);
+  announced_ = true;
+  if (away_) tell("store_down", *away_, 0);
+}
+
+void SharedStore::on_down(const std::string& why) {
+  const std::lock_guard guard(announcing_);
+  away_ = why;
+  if (announced_) tell("store_down", why, 0);
+}
 
 void SharedStore::on_up(Nanos after) {
   up_since_ = clock_.now();
+  const std::lock_guard guard(announcing_);
+  away_.reset();
+  if (!announced_) return;
   const double seconds = static_cast<double>(after.count()) / 1e9;
   tell("store_up", fmt::format("Redis answers again after {:.1f} s", seconds), seconds);
 }

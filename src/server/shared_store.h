@@ -55,6 +55,8 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
   [[nodiscard]] Result<void> ready() const;
   // For how long it has been; 0: it is not.
   [[nodiscard]] Nanos up_for() const noexcept;
+  // From now on it is told when Redis goes and comes; at once, if it is away. Before, there is nobody to hear it.
+  void announce();
   [[nodiscard]] store::redis::LeasedStore::Totals leases() const noexcept { return leases_->totals(); }
   [[nodiscard]] Nanos clock_offset() const noexcept { return store_->clock_offset(); }
 
@@ -74,6 +76,9 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
   const Clock& clock_;
   const store::redis::LeaseSettings lease_settings_;
   std::atomic<Nanos> up_since_{Nanos{0}};
+  std::mutex announcing_;
+  bool announced_ = false;           // guarded by it, as the next
+  std::optional<std::string> away_;  // why
   std::atomic<bool> skewed_{false};
   std::mutex faults_mutex_;
   store::redis::Problems faults_;  // guarded by it

@@ -246,6 +246,7 @@ class First(Case):
             self.assertTrue(again.check("a", "strict")["allowed"])
             self.assertFalse(again.is_ready())
             self.assertEqual(len(again.logged("Redis is away; serving without it until it is back")), 1)
+            harness.wait_until(lambda: len(again.told("store_down")) == 1, "a word about it")
             server.start()
             ready_again([again])
             harness.wait_until(lambda: again.left("a", "strict") == LIMIT - 2, "both are charged in the same place")
