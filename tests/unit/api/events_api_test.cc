@@ -358,7 +358,9 @@ TEST(OpenApi, DescribesWhatHandlersAnswer) {
   expect(server.get("/api/history"), "History");
   expect(server.remove("/api/session"), "SignedOut");
   const Answer simulated = server.post("/api/admin/policies/simulate", R"({"trace":"{\"t\":0,\"operation\":\"op\"}"})");
-  if (simulated.waits) ASSERT_TRUE(server.later->wait());
+  if (simulated.waits) {
+    ASSERT_TRUE(server.later->wait());
+  }
   expect_schema(schemas, schemas["SimulationReport"], server.last->json(), "SimulationReport");
 }
 
