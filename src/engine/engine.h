@@ -268,8 +268,7 @@ class Engine {
   };
   std::uint64_t queue_up(const Arrival& arrival, const Check& check, CheckDecision& decision,
                          absl::FunctionRef<Done()> make_done);
-  // Charges that belong to no policy; waits for a remote store, and while that is away asks the cells here.
-  // Where the cells are, and nowhere else. nullopt: the store did not answer.
+  // Charges that belong to no policy, where the cells are; waits for a remote store. nullopt: it did not answer.
   [[nodiscard]] std::optional<store::Applied> apply_there(std::span<const store::Charge> charges, const store::Ask& ask,
                                                           std::span<core::Outcome> outcomes);
   // The same, or in this process if the store does not answer.
