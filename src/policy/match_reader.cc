@@ -133,6 +133,7 @@ std::optional<KeyPart> read_part(const Scope& scope, const Node& node) {
 // There are only these few tiers, so a pattern that none of them matches is a mistake.
 void refuse_unknown_tiers(const Scope& scope, const Node& node) {
   std::vector<std::string> tiers;
+  tiers.reserve(kTierCount);
   for (int t = 0; t < kTierCount; ++t) tiers.emplace_back(to_string(static_cast<Tier>(t)));
   for (const Node* item : node.is_sequence() ? node.items : std::vector<const Node*>{&node}) {
     const std::string pattern = item->text.substr(item->text.starts_with('!') ? 1 : 0);

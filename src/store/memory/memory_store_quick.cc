@@ -9,6 +9,17 @@ namespace headgate::store {
 using core::CompiledLimit;
 using core::Outcome;
 
+namespace {
+
+// As a number: there may be no ring, and fetching ahead from nowhere does no harm.
+void prefetch_ring(const Word* words) noexcept {
+  const auto ring = static_cast<std::uintptr_t>(words[1]);
+  const std::uintptr_t oldest = ring + sizeof(Nanos) * RingWord::head(static_cast<std::uint64_t>(words[2]));
+  __builtin_prefetch(reinterpret_cast<const void*>(oldest), 1);
+}
+
+}  // namespace
+
 [[gnu::noinline]] bool MemoryStore::quick_bucket(const Charge& charge, const CompiledLimit& limit, const Ask& ask,
                                                  Outcome& outcome, Undo& undo) noexcept {
   if (limit.numbers.bucket.den != 1) return quick_any(charge, limit, ask, outcome, undo);
@@ -144,7 +155,7 @@ bool MemoryStore::try_plan(std::span<const Charge> charges, const Way* ways, con
     const Place place = words_of(strategy) == 2 ? place_on(ways[i], ways[i].shard->small, charge, identity)
                                                 : place_on(ways[i], ways[i].shard->large, charge, identity);
     if (!may_pass(charge, place, undo[i])) return false;
-    if (strategy == Strategy::kSlidingWindow) __builtin_prefetch(&oldest_instant(place.words), 1);
+    if (strategy == Strategy::kSlidingWindow) prefetch_ring(place.words);
   }
   std::size_t done = 0;
   std::uint32_t taken = 0;  // bit i: the i-th was charged
