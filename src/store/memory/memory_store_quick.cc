@@ -107,17 +107,11 @@ inline MemoryStore::Place MemoryStore::place_on(const Way& way, const CellTable<
                                                 std::uint64_t identity) noexcept {
   using Table = CellTable<kWords>;
   const typename Table::Extent seen{static_cast<typename Table::Bucket*>(way.buckets), way.count};
-  if (table.holds(seen)) [[likely]] {
-    // Without a loop. Of cells that lie side by side, the first.
-    auto* const cells = static_cast<typename Table::Bucket*>(way.home)->cells;
-    auto* cell = cells + Table::kSlots - 1;
-    for (std::uint32_t slot = Table::kSlots - 1; slot-- > 0;) {
-      if (cells[slot].low == charge.key.low) cell = cells + slot;
-    }
-    if (cell->low == charge.key.low && ((cell->high ^ identity) & Tag::kIdentity) == 0) [[likely]]
-      return {cell->words, &cell->high};
-  }
-  auto* const cell = table.find(charge.key.low, identity);
+  typename Table::Entry* cell = nullptr;
+  if (table.holds(seen)) [[likely]]
+    cell = Table::find_at_home(*static_cast<typename Table::Bucket*>(way.home), charge.key.low, identity);
+  if (cell == nullptr) [[unlikely]]
+    cell = table.find(charge.key.low, identity);
   return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
 }
 
