@@ -2,6 +2,8 @@
 //
 // Rounds alternate between the contenders, so that whatever the machine does meets all of them; a figure is the median
 // over all rounds. Prints Markdown. Usage: headgate_bench_engine [--quick]
+//
+// For profilers, one contender alone: headgate_bench_engine --only plain|quotas|fresh CALLS
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -305,6 +307,16 @@ void run(bool quick) {
 }  // namespace headgate::bench
 
 int main(int argc, char** argv) {
-  const std::string argument = argc > 1 ? argv[1] : "";
-  headgate::bench::run(argument == "--quick");
+  using headgate::bench::EngineContender;
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() == 3 && arguments[0] == "--only") {
+    using Kind = EngineContender::Kind;
+    const Kind kind = arguments[1] == "quotas"  ? Kind::kQuotas
+                      : arguments[1] == "fresh" ? Kind::kFresh
+                                                : Kind::kPlain;
+    EngineContender contender(100, kind);
+    contender(std::stoull(arguments[2]));
+    return 0;
+  }
+  headgate::bench::run(!arguments.empty() && arguments[0] == "--quick");
 }
