@@ -311,11 +311,11 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() == 3 && arguments[0] == "--only") {
     using Kind = EngineContender::Kind;
-    const Kind kind = arguments[1] == "quotas"  ? Kind::kQuotas
-                      : arguments[1] == "fresh" ? Kind::kFresh
-                                                : Kind::kPlain;
-    EngineContender contender(100, kind);
-    contender(std::stoull(arguments[2]));
+    const Kind kind = arguments[1] == "quotas" ? Kind::kQuotas : arguments[1] == "fresh" ? Kind::kFresh : Kind::kPlain;
+    EngineContender alone(100, kind);
+    headgate::bench::Contender contender{arguments[1], std::ref(alone)};
+    headgate::bench::measure(contender, std::stoull(arguments[2]));
+    fmt::print("{:.1f} ns per call\n", contender.nanos.front());
     return 0;
   }
   headgate::bench::run(!arguments.empty() && arguments[0] == "--quick");

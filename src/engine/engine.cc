@@ -54,6 +54,8 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
   decision.state_ = state_->pin();
   const State& state = *decision.state_;
   decision.throttle_factor = state.throttle_factor;
+  // What the plan comes to last is fetched first.
+  if (check.allowances != nullptr && !check.allowances->all.empty()) store_.prefetch_way(check.allowances->all[0].cell);
   Fields fields(check, hasher_);
   if (leases_.next_expiry() <= now) expire_leases(now);
   if (state.may_be_exempt(check.agent) && state.is_exempt(fields.hash(Dimension::kAgent))) {

@@ -28,15 +28,20 @@ base::Hash128 Engine::allowance_cell(std::span<const std::string_view> names) co
 bool Engine::add_allowances(const Allowances& allowances, Plan& plan, CheckDecision& decision) {
   plan.of_allowances = allowances.on_store_failure;
   if (plan.charges.size() + allowances.all.size() > store::kMaxCharges) return false;
+  store::Charge* charge = plan.charges.end();
+  const WorkingLimit** limit = plan.limits.end();
   for (const Allowances::One& one : allowances.all) {
-    store::Charge& charge = plan.charges.emplace_back();
-    charge.key = one.cell;
-    charge.limit = &one.limit->numbers->live;
-    charge.cost = 1;
-    charge.counted = false;
-    charge.patience = Nanos{0};
-    plan.limits.append(one.limit);
+    new (charge) store::Charge;
+    charge->key = one.cell;
+    charge->limit = &one.limit->numbers->live;
+    charge->cost = 1;
+    charge->counted = false;
+    charge->patience = Nanos{0};
+    ++charge;
+    *limit++ = one.limit;
   }
+  plan.charges.grow_to(plan.charges.size() + allowances.all.size());
+  plan.limits.grow_to(plan.charges.size());
   decision.allowance_count = static_cast<std::uint32_t>(allowances.all.size());
   return true;
 }

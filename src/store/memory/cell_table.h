@@ -75,12 +75,8 @@ class CellTable {
       if (cells[kSlots - 1].high == 0) return nullptr;
     }
   }
-  // The same, looking only behind the cell that these words are of: nullptr may also mean that it stands elsewhere.
-  [[nodiscard]] Entry* find_after(Word* words, std::uint64_t low, std::uint64_t identity) const noexcept {
-    Entry* const next = reinterpret_cast<Entry*>(reinterpret_cast<char*>(words) - offsetof(Entry, words)) + 1;
-    if (next == buckets()[bucket_count()].cells || next->low != low) return nullptr;
-    return ((next->high ^ identity) & Tag::kIdentity) == 0 ? next : nullptr;
-  }
+  // Behind the last cell.
+  [[nodiscard]] const Entry* end() const noexcept { return buckets()[bucket_count()].cells; }
   // The same without a loop, for a cell that stands in its first bucket: nullptr may also mean that it does not.
   [[nodiscard]] static Entry* find_at_home(Bucket& bucket, std::uint64_t low, std::uint64_t identity) noexcept {
     Entry* cell = bucket.cells;

@@ -46,14 +46,18 @@ Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std:
     prefetch_cell(*shard, charge.key, charge.limit->strategy());
     shards[count++] = shard;
   }
-  // Locked in the order of their addresses, each once, so that no two plans wait for one another.
-  std::sort(shards.begin(), shards.begin() + count);
-  count = static_cast<std::size_t>(std::unique(shards.begin(), shards.begin() + count) - shards.begin());
-  for (std::size_t i = 0; i < count; ++i) shards[i]->lock.lock();
+  count = lock_in_order({shards.data(), count});
   const Applied applied = apply_locked(charges, ask, outcomes);
   sweep_in_passing(charges, ask);
   for (std::size_t i = 0; i < count; ++i) shards[i]->lock.unlock();
   return applied;
+}
+
+std::size_t MemoryStore::lock_in_order(std::span<Shard*> shards) noexcept {
+  std::sort(shards.begin(), shards.end());
+  const auto end = std::unique(shards.begin(), shards.end());
+  std::for_each(shards.begin(), end, [](Shard* shard) { shard->lock.lock(); });
+  return static_cast<std::size_t>(end - shards.begin());
 }
 
 Outcome MemoryStore::try_one(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now, LeaseId lease,

@@ -126,13 +126,6 @@ class MemoryStore {
     [[nodiscard]] bool ahead() const noexcept { return (*high & Tag::kAhead) != 0; }
   };
 
-  // Where a charge's cell is to be looked for, found before the lock is taken: good for as long as the table holds it.
-  struct Way {
-    Shard* shard;
-    void* buckets;
-    void* home;
-    std::uint32_t count;
-  };
   // Plans of up to so many charges, which are to be charged now, may pass quickly where keys are not tracked.
   static constexpr std::size_t kMostQuick = 8;
 
@@ -144,18 +137,11 @@ class MemoryStore {
       shard.large.prefetch(key.low);
     }
   }
-  // Fetches the cell ahead.
-  [[nodiscard]] Way way_to(const Charge& charge) const noexcept {
-    Shard& shard = shard_of(charge.key);
-    const auto on = [&](const auto& table) -> Way {
-      const auto seen = table.extent();
-      seen.prefetch(charge.key.low);
-      return {&shard, seen.buckets, seen.home_of(charge.key.low), seen.count};
-    };
-    return words_of(charge.limit->strategy()) == 2 ? on(shard.small) : on(shard.large);
-  }
   [[nodiscard]] core::Outcome charge_one(Shard& shard, const Place& place, const core::CompiledLimit& limit, Units cost,
                                          Nanos now, LeaseId lease, bool& done) noexcept;
+  // Locks each of them once, and says how many that are: they come first then. In the order of their addresses, so that
+  // no two plans wait for one another.
+  static std::size_t lock_in_order(std::span<Shard*> shards) noexcept;
   // Tries the quick pass first. REQUIRES: the plan may pass quickly (see kMostQuick).
   Applied apply_quickly(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
   Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
@@ -167,9 +153,9 @@ class MemoryStore {
   }
   // The usual case: every cell exists, is up to date, and has room. Charges one after the other, and takes all of it
   // back if one does not fit. False: nothing was done, go the long way.
-  // REQUIRES: the shards are locked; see kMostQuick. A charge with the same `low` as the one before needs no way.
-  [[nodiscard]] static bool try_plan(std::span<const Charge> charges, const Way* ways, const Ask& ask,
-                                     std::span<core::Outcome> outcomes) noexcept;
+  // REQUIRES: the shards are locked; see kMostQuick.
+  [[nodiscard]] bool try_plan(std::span<const Charge> charges, const Ask& ask,
+                              std::span<core::Outcome> outcomes) const noexcept;
   // How to take one charge back.
   struct Undo {
     // What was changed; kInstant: all but the second word, and the ring.
@@ -196,11 +182,12 @@ class MemoryStore {
   [[nodiscard]] static bool quick_any(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
                                       core::Outcome& outcome, Undo& undo) noexcept;
   static void take_back(const Undo& undo) noexcept;
+  // Quotas whose period has begun and has room, all of them or none: false. REQUIRES: as for try_plan().
+  [[nodiscard]] bool quick_quotas(std::span<const Charge> charges, const Ask& ask,
+                                  core::Outcome* outcomes) const noexcept;
   template <int kWords>
-  [[nodiscard]] static Place place_on(const Way& way, const CellTable<kWords>& table, const Charge& charge,
-                                      std::uint64_t identity) noexcept;
-  // Of a charge in the same shard as the last, whose cell mostly lies behind that one's.
-  [[nodiscard]] static Place place_beside(const Way& way, const Undo& before, const Charge& charge) noexcept;
+  [[nodiscard]] static Place find_soon(const CellTable<kWords>& table, const Charge& charge,
+                                       Strategy strategy) noexcept;
   [[nodiscard]] static bool may_pass(const Charge& charge, const Place& place, Undo& undo) noexcept;
   [[nodiscard]] core::Outcome judge_cell(const Charge& charge, const Place& place, std::uint32_t generation,
                                          const Ask& ask, Units cost) noexcept;

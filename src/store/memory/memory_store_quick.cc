@@ -91,39 +91,27 @@ bool MemoryStore::quick_any(const Charge& charge, const CompiledLimit& limit, co
 
 inline bool MemoryStore::charge_quickly(const Charge& charge, const CompiledLimit& limit, const Ask& ask,
                                         Outcome& outcome, Undo& undo) noexcept {
-  switch (limit.strategy) {
-    case Strategy::kTokenBucket: return quick_bucket(charge, limit, ask, outcome, undo);
-    case Strategy::kSlidingWindow: return quick_instant(charge, limit, ask, outcome, undo);
-    case Strategy::kFixedWindow:
-    case Strategy::kQuota: return quick_window(charge, limit, ask, outcome, undo);
-    case Strategy::kConcurrency:
-    case Strategy::kLeakyBucket: return false;
-    default: return quick_any(charge, limit, ask, outcome, undo);
-  }
+  // The usual ones first, and no jump table: where speculation is guarded against, a jump to who knows where costs more
+  // than what comes after it.
+  const Strategy strategy = limit.strategy;
+  if (strategy == Strategy::kTokenBucket) return quick_bucket(charge, limit, ask, outcome, undo);
+  if (strategy == Strategy::kSlidingWindow) return quick_instant(charge, limit, ask, outcome, undo);
+  if (limit.follows_wall()) return quick_window(charge, limit, ask, outcome, undo);
+  if (strategy == Strategy::kConcurrency || strategy == Strategy::kLeakyBucket) return false;
+  return quick_any(charge, limit, ask, outcome, undo);
 }
 
 template <int kWords>
-inline MemoryStore::Place MemoryStore::place_on(const Way& way, const CellTable<kWords>& table, const Charge& charge,
-                                                std::uint64_t identity) noexcept {
+inline MemoryStore::Place MemoryStore::find_soon(const CellTable<kWords>& table, const Charge& charge,
+                                                 Strategy strategy) noexcept {
   using Table = CellTable<kWords>;
-  const typename Table::Extent seen{static_cast<typename Table::Bucket*>(way.buckets), way.count};
-  typename Table::Entry* cell = nullptr;
-  if (table.holds(seen)) [[likely]]
-    cell = Table::find_at_home(*static_cast<typename Table::Bucket*>(way.home), charge.key.low, identity);
+  const std::uint64_t identity = Tag::identity(charge.key.high, strategy);
+  const auto extent = table.extent();
+  if (extent.count == 0) return {};
+  auto* cell = Table::find_at_home(*extent.home_of(charge.key.low), charge.key.low, identity);
   if (cell == nullptr) [[unlikely]]
     cell = table.find(charge.key.low, identity);
   return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
-}
-
-inline MemoryStore::Place MemoryStore::place_beside(const Way& way, const Undo& before, const Charge& charge) noexcept {
-  const Strategy strategy = charge.limit->strategy();
-  if (words_of(strategy) == 2 && words_of(before.limit->strategy) == 2) {
-    const std::uint64_t identity = Tag::identity(charge.key.high, strategy);
-    auto* const cell = way.shard->small.find_after(before.place.words, charge.key.low, identity);
-    if (cell != nullptr) [[likely]]
-      return {cell->words, &cell->high};
-  }
-  return find(*way.shard, charge.key, strategy);
 }
 
 // Whether the cell may be charged as it stands; the rest of what has to be known to do it.
@@ -136,31 +124,62 @@ inline bool MemoryStore::may_pass(const Charge& charge, const Place& place, Undo
          static_cast<std::uint64_t>(charge.cost) - 1 < static_cast<std::uint64_t>(limit.most);
 }
 
-bool MemoryStore::try_plan(std::span<const Charge> charges, const Way* ways, const Ask& ask,
-                           std::span<Outcome> outcomes) noexcept {
-  // First find all of them, so that what one cell waits for in memory the others wait for, too. But for those that lie
-  // beside the one before: they are there once that is.
+bool MemoryStore::quick_quotas(std::span<const Charge> charges, const Ask& ask, Outcome* outcomes) const noexcept {
+  const Nanos wall = ask.wall;
+  CellTable<2>::Entry* cell = nullptr;
+  const CellTable<2>::Entry* end = nullptr;
+  const Charge* charge = charges.data();
+  for (const Charge* const behind = charge + charges.size(); charge != behind; ++charge, ++outcomes) {
+    const LiveLimit& live = *charge->limit;
+    const std::uint32_t generation = live.generation();
+    const CompiledLimit& limit = live.entry(generation).limit;
+    // Just so: up to date, and nothing reserved ahead.
+    const std::uint64_t identity = Tag::identity(charge->key.high, Strategy::kQuota);
+    const std::uint64_t high = Tag::with(identity, false, generation);
+    // Those of one user mostly lie side by side.
+    if (cell == nullptr || ++cell == end || cell->low != charge->key.low || cell->high != high) {
+      const CellTable<2>& table = shard_of(charge->key).small;
+      end = table.end();
+      cell = table.find(charge->key.low, identity);
+      if (cell == nullptr || cell->high != high) break;
+    }
+    const Units room = limit.numbers.window.most - cell->words[1];
+    if (charge->cost <= 0 || charge->cost > room || wall.count() >= cell->words[0]) break;
+    cell->words[1] += charge->cost;
+    outcomes->wait = Nanos{0};
+    outcomes->delay = Nanos{0};
+    outcomes->reset_after = Nanos{cell->words[0]} - wall;
+    outcomes->limit = limit.limit;
+    core::read_room(*outcomes, room - charge->cost, limit.numbers.window.burst, charge->cost);
+  }
+  if (charge == charges.data() + charges.size()) [[likely]]
+    return true;
+  while (charge-- != charges.data()) {
+    find(shard_of(charge->key), charge->key, Strategy::kQuota).words[1] -= charge->cost;
+  }
+  return false;
+}
+
+bool MemoryStore::try_plan(std::span<const Charge> charges, const Ask& ask,
+                           std::span<Outcome> outcomes) const noexcept {
+  // Quotas that come last, as a command's do, go a way of their own.
+  std::size_t count = charges.size();
+  while (count > 0 && charges[count - 1].limit->strategy() == Strategy::kQuota) --count;
+  // First find all of them, so that what one cell waits for in memory the others wait for, too.
   std::array<Undo, kMostQuick> undo;
-  for (std::size_t i = 0; i < charges.size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     const Charge& charge = charges[i];
-    if (i > 0 && charge.key.low == charges[i - 1].key.low) continue;
     const Strategy strategy = charge.limit->strategy();
-    const std::uint64_t identity = Tag::identity(charge.key.high, strategy);
-    const Place place = words_of(strategy) == 2 ? place_on(ways[i], ways[i].shard->small, charge, identity)
-                                                : place_on(ways[i], ways[i].shard->large, charge, identity);
+    const Shard& shard = shard_of(charge.key);
+    const Place place =
+        words_of(strategy) == 2 ? find_soon(shard.small, charge, strategy) : find_soon(shard.large, charge, strategy);
     if (!may_pass(charge, place, undo[i])) return false;
     if (strategy == Strategy::kSlidingWindow) prefetch_ring(place.words);
   }
   std::size_t done = 0;
   std::uint32_t taken = 0;  // bit i: the i-th was charged
-  const Way* way = ways;
-  for (; done < charges.size(); ++done) {
+  for (; done < count; ++done) {
     const Charge& charge = charges[done];
-    if (done > 0 && charge.key.low == charges[done - 1].key.low) {
-      if (!may_pass(charge, place_beside(*way, undo[done - 1], charge), undo[done])) break;
-    } else {
-      way = ways + done;
-    }
     Outcome& outcome = outcomes[done];
     const CompiledLimit& limit = *undo[done].limit;
     if (!charge_quickly(charge, limit, ask, outcome, undo[done])) break;
@@ -171,8 +190,9 @@ bool MemoryStore::try_plan(std::span<const Charge> charges, const Way* ways, con
       break;
     }
   }
-  if (done == charges.size()) [[likely]] {
-    if (charges[0].counted) ++ways[0].shard->acquired;
+  if (done == count && (count == charges.size() || quick_quotas(charges.subspan(count), ask, &outcomes[count])))
+      [[likely]] {
+    if (charges[0].counted) ++shard_of(charges[0].key).acquired;
     return true;
   }
   while (done-- > 0) {
@@ -183,36 +203,25 @@ bool MemoryStore::try_plan(std::span<const Charge> charges, const Way* ways, con
 
 Applied MemoryStore::apply_quickly(std::span<const Charge> charges, const Ask& ask,
                                    std::span<Outcome> outcomes) noexcept {
-  std::array<Way, kMostQuick> ways;
-  std::array<Shard*, kMostQuick> shards;  // in the order of the charges
+  std::array<Shard*, kMostQuick> shards;
   std::size_t count = 0;
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    if (i > 0 && charges[i].key.low == charges[i - 1].key.low) continue;  // side by side, as a command's quotas are
-    ways[i] = way_to(charges[i]);
-    shards[count++] = ways[i].shard;
+    Shard* const shard = &shard_of(charges[i].key);
+    if (count > 0 && shard == shards[count - 1]) continue;  // side by side, as a command's quotas are
+    prefetch_cell(*shard, charges[i].key, charges[i].limit->strategy());
+    shards[count++] = shard;
   }
-  // Locked in the order of their addresses, so that no two plans wait for one another. Each goes where as many are
-  // before it: which ones are is chance, and no branch depends on it.
-  std::array<std::uint32_t, kMostQuick> before{};
-  for (std::size_t i = 1; i < count; ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      const std::uint32_t later = shards[j] > shards[i] ? 1 : 0;
-      before[j] += later;
-      before[i] += 1 - later;
-    }
-  }
-  std::array<Shard*, kMostQuick + 1> ordered;
-  for (std::size_t i = 0; i < count; ++i) ordered[before[i]] = shards[i];
-  ordered[count] = nullptr;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (ordered[i] != ordered[i + 1]) ordered[i]->lock.lock();
+  // As they come, while nobody else has one of them and none comes twice; whoever would have to wait lets go first.
+  std::size_t locked = 0;
+  while (locked < count && shards[locked]->lock.try_lock()) ++locked;
+  if (locked < count) [[unlikely]] {
+    while (locked > 0) shards[--locked]->lock.unlock();
+    count = lock_in_order({shards.data(), count});
   }
   Applied applied;
-  if (!try_plan(charges, ways.data(), ask, outcomes)) applied = apply_locked(charges, ask, outcomes);
+  if (!try_plan(charges, ask, outcomes)) applied = apply_locked(charges, ask, outcomes);
   sweep_in_passing(charges, ask);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (ordered[i] != ordered[i + 1]) ordered[i]->lock.unlock();
-  }
+  for (std::size_t i = 0; i < count; ++i) shards[i]->lock.unlock();
   return applied;
 }
 
