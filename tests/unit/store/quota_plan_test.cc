@@ -21,25 +21,26 @@ using store::LiveLimit;
 using store::MemoryStore;
 
 // A limit for everybody, hour, day and week of each user, and the day of each user's session.
-constexpr std::size_t kLimits = 5;
-constexpr std::array<Period, kLimits> kPeriods{Period::kHour, Period::kHour, Period::kDay, Period::kWeek, Period::kDay};
+constexpr std::size_t kQuotaLimits = 5;
+constexpr std::array<Period, kQuotaLimits> kQuotaPeriods{Period::kHour, Period::kHour, Period::kDay, Period::kWeek,
+                                                         Period::kDay};
 
-struct Admitted {
+struct AdmittedQuota {
   int user;
   bool by_everybody;  // the limit for everybody was part of the plan
   Units cost;
   Nanos at;
 };
 
-Limit limit_of(std::size_t which, Units limit) {
+Limit quota_of(std::size_t which, Units limit) {
   if (which == 0) return must(Limit::fixed_window({limit, 1h, 0}));
-  return must(Limit::quota({limit, kPeriods[which], "UTC", 0}));
+  return must(Limit::quota({limit, kQuotaPeriods[which], "UTC", 0}));
 }
 
-base::Hash128 key_of(const MemoryStore& store, std::size_t which, int user) {
+base::Hash128 quota_key(const MemoryStore& store, std::size_t which, int user) {
   if (which == 0) return store.hash("everybody");
   const std::string name = name_of(static_cast<std::size_t>(user));
-  if (which == kLimits - 1) return store.hash(name + " in a session");
+  if (which == kQuotaLimits - 1) return store.hash(name + " in a session");
   return Allowances::cell(store.hash(name), which);
 }
 
@@ -47,31 +48,31 @@ base::Hash128 key_of(const MemoryStore& store, std::size_t which, int user) {
 // numbers change meanwhile.
 RC_GTEST_PROP(QuotaPlans, CountLikeAListOfWhatWasAdmitted, ()) {
   MemoryStore store({.max_cells = *rc::gen::element<std::size_t>(100, 1000, 100'000), .seed = 7});
-  std::array<Units, kLimits> limits;
-  std::array<std::unique_ptr<LiveLimit>, kLimits> lives;
-  std::array<core::Calendar, kLimits> calendars;
-  for (std::size_t i = 0; i < kLimits; ++i) {
+  std::array<Units, kQuotaLimits> limits;
+  std::array<std::unique_ptr<LiveLimit>, kQuotaLimits> lives;
+  std::array<core::Calendar, kQuotaLimits> calendars;
+  for (std::size_t i = 0; i < kQuotaLimits; ++i) {
     limits[i] = *rc::gen::inRange<Units>(1, 12);
-    lives[i] = std::make_unique<LiveLimit>(compile(limit_of(i, limits[i])));
-    calendars[i] = *core::Calendar::make(kPeriods[i], "UTC");
+    lives[i] = std::make_unique<LiveLimit>(compile(quota_of(i, limits[i])));
+    calendars[i] = *core::Calendar::make(kQuotaPeriods[i], "UTC");
   }
-  std::vector<Admitted> admitted;
+  std::vector<AdmittedQuota> admitted;
   Nanos now = kStart;
   const int steps = *rc::gen::inRange(1, 80);
   for (int step = 0; step < steps; ++step) {
     now += *rc::gen::element<Nanos>(0s, 1s, 1s, 20min, 1h, 25h);
     if (*rc::gen::inRange(0, 8) == 0) store.maintain(1000, now);
     if (*rc::gen::inRange(0, 16) == 0) {
-      const auto which = *rc::gen::inRange<std::size_t>(0, kLimits);
+      const auto which = *rc::gen::inRange<std::size_t>(0, kQuotaLimits);
       limits[which] = *rc::gen::inRange<Units>(1, 12);
-      store.change(*lives[which], compile(limit_of(which, limits[which])), OnChange::kKeepUnits);
+      store.change(*lives[which], compile(quota_of(which, limits[which])), OnChange::kKeepUnits);
     }
     const int user = *rc::gen::inRange(0, 3);
     const Units cost = *rc::gen::inRange<Units>(1, 4);
     const std::size_t first = *rc::gen::inRange<std::size_t>(0, 2);  // with the limit for everybody, and without
-    std::array<Units, kLimits> used{};
-    for (std::size_t i = 0; i < kLimits; ++i) {
-      for (const Admitted& each : admitted) {
+    std::array<Units, kQuotaLimits> used{};
+    for (std::size_t i = 0; i < kQuotaLimits; ++i) {
+      for (const AdmittedQuota& each : admitted) {
         const bool counts = (i == 0 ? each.by_everybody : each.user == user) &&
                             calendars[i].period_at(each.at).end == calendars[i].period_at(now).end;
         if (counts) used[i] += each.cost;
@@ -79,14 +80,14 @@ RC_GTEST_PROP(QuotaPlans, CountLikeAListOfWhatWasAdmitted, ()) {
     }
     std::vector<Charge> charges;
     bool fits = true;
-    for (std::size_t i = first; i < kLimits; ++i) {
-      charges.push_back({key_of(store, i, user), lives[i].get(), cost, "", i == first});
+    for (std::size_t i = first; i < kQuotaLimits; ++i) {
+      charges.push_back({quota_key(store, i, user), lives[i].get(), cost, "", i == first});
       fits = fits && used[i] + cost <= limits[i];
     }
     std::vector<Outcome> outcomes(charges.size());
     const store::Applied applied = store.apply(charges, {now, now, Effect::kCharge}, outcomes);
     RC_ASSERT((applied.wait == Nanos{0}) == fits);
-    for (std::size_t i = first; i < kLimits && fits; ++i) {
+    for (std::size_t i = first; i < kQuotaLimits && fits; ++i) {
       RC_ASSERT(outcomes[i - first].limit == limits[i]);
       RC_ASSERT(outcomes[i - first].remaining == limits[i] - used[i] - cost);
       RC_ASSERT(outcomes[i - first].reset_after == calendars[i].period_at(now).end - now);
