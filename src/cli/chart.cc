@@ -15,9 +15,14 @@ constexpr std::array<const char*, kLevels + 1> kAscii{" ", ".", ":", "-", "=", "
 
 std::vector<double> put_together(const std::vector<double>& values, std::size_t columns) {
   if (values.size() <= columns) return values;
-  std::vector<double> sums(columns, 0);
-  for (std::size_t i = 0; i < values.size(); ++i) sums[i * columns / values.size()] += values[i];
-  return sums;
+  std::vector<double> means(columns, 0);
+  std::vector<double> counts(columns, 0);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    means[i * columns / values.size()] += values[i];
+    ++counts[i * columns / values.size()];
+  }
+  for (std::size_t i = 0; i < columns; ++i) means[i] /= counts[i];  // of one day, or of two
+  return means;
 }
 
 }  // namespace

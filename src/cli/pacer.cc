@@ -3,18 +3,18 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <system_error>
-
-#include "cli/process_tree.h"
 
 namespace headgate::cli {
 
@@ -46,6 +46,18 @@ namespace {
   }
   when_lost();
   ::_exit(0);
+}
+
+// Mostly it has by the time it is looked at; what sleeps uninterruptibly has not, and is not waited for.
+void wait_until_stopped(pid_t pid) {
+  const std::string path = fmt::format("/proc/{}/stat", pid);
+  constexpr std::chrono::milliseconds kStopWithin{5};
+  const auto until = std::chrono::steady_clock::now() + kStopWithin;
+  do {
+    const std::optional<Process> now = parse_stat(read_small(AT_FDCWD, path.c_str()));
+    if (!now || now->is_stopped() || now->has_ended()) return;
+    ::sched_yield();
+  } while (std::chrono::steady_clock::now() < until);
 }
 
 Error no_pace(const char* what) {
@@ -82,6 +94,7 @@ Pacer::~Pacer() {
 }
 
 void Pacer::step(Clock::time_point now) {
+  if (!over_ && now >= mend_due_) mend();
   if (over_ || now < due_) return;
   if (stopped_) {
     release(now);
@@ -92,27 +105,51 @@ void Pacer::step(Clock::time_point now) {
 }
 
 void Pacer::release(Clock::time_point now) {
+  held_.assign(table_->pids.begin(), table_->pids.begin() + table_->count.load(std::memory_order_relaxed));
   continue_all();
   due_ = now + duty_.run;
+  mend_due_ = now + kMendAfter;
 }
 
 void Pacer::give_up() {
   continue_all();
   over_ = true;
   watchdog_ = -1;
-  due_ = Clock::time_point::max();
+  due_ = mend_due_ = Clock::time_point::max();
 }
 
 void Pacer::stop_all() {
   std::uint32_t count = 0;
-  for (const Process& process : descendants(all_processes(), ::getpid())) {
+  const std::vector<Process> all = descendants(all_processes(), ::getpid());
+  const auto has_children = [&](pid_t pid) {
+    return std::any_of(all.begin(), all.end(), [&](const Process& each) { return each.parent == pid; });
+  };
+  for (const Process& process : all) {
     if (count == kMostProcesses) break;
-    if (process.pid == watchdog_ || process.is_stopped() || process.has_ended()) continue;
+    if (process.pid == watchdog_ || process.has_ended()) continue;
+    if (process.is_stopped() && !stopped_itself(process, all)) continue;
     table_->pids[count] = process.pid;
     table_->count.store(++count, std::memory_order_release);
     ::kill(process.pid, SIGSTOP);
+    // Whoever waits for its children must not hear that they have stopped.
+    if (has_children(process.pid)) wait_until_stopped(process.pid);
   }
+  mend_due_ = Clock::time_point::max();
   stopped_ = true;
+}
+
+bool Pacer::stopped_itself(const Process& process, const std::vector<Process>& all) const {
+  if (std::find(held_.begin(), held_.end(), process.pid) == held_.end()) return false;
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Process& each) { return each.parent == process.pid && !each.is_stopped(); });
+}
+
+void Pacer::mend() {
+  mend_due_ = Clock::time_point::max();
+  const std::vector<Process> all = descendants(all_processes(), ::getpid());
+  for (const Process& process : all) {
+    if (process.is_stopped() && stopped_itself(process, all)) ::kill(process.pid, SIGCONT);
+  }
 }
 
 void Pacer::continue_all() {

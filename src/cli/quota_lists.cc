@@ -137,7 +137,7 @@ std::string report_text(const ordered_json& json, const Terminal& terminal) {
   std::uint64_t would = 0;
   for (const ordered_json& each : all.list("users")) {
     const Fields user(each);
-    if (user.count("refused") + user.count("would_refuse") == 0) continue;
+    if (user.count("refused") + user.count("would_refuse") + user.count("throttled") == 0) continue;
     refused += user.count("refused");
     would += user.count("would_refuse");
     const Fields worst = user.object("worst_day");

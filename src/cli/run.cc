@@ -71,7 +71,6 @@ constexpr int kNoSuchCommand = 127;
 struct Options {
   ClientOptions client;
   RunSubject subject;
-  std::string plan;
   std::string wait;
   std::optional<int> priority;
   std::optional<double> estimated_cpu;
@@ -133,7 +132,7 @@ class Run {
     body["user"] = options_.subject.user;
     body["type"] = options_.subject.type;
     if (!options_.subject.session.empty()) body["session"] = options_.subject.session;
-    if (!options_.plan.empty()) body["plan"] = options_.plan;
+    if (!options_.subject.plan.empty()) body["plan"] = options_.subject.plan;
     body["size"] = command_size(command_);
     if (options_.estimated_cpu) body["estimated_cpu"] = number_json(*options_.estimated_cpu);
     if (options_.estimated_mem) body["estimated_mem"] = number_json(*options_.estimated_mem);
@@ -244,6 +243,9 @@ class Run {
 
 int run(const Options& options, char** command) {
   if (!options.stray.empty()) {
+    if (options.stray.size() == 1 && policy::parse_duration(options.stray[0])) {
+      return not_understood(fmt::format("how long to wait is written --wait={}", options.stray[0]), "run");
+    }
     return not_understood(
         fmt::format("the command must stand after \"--\": headgate run ... -- {}", joined(options.stray, " ")), "run");
   }
@@ -293,7 +295,7 @@ Command run_command(CLI::App& parent, char** const& command) {
   app->add_option("--user", options->subject.user);
   app->add_option("--type", options->subject.type);
   app->add_option("--session", options->subject.session);
-  app->add_option("--plan", options->plan);
+  app->add_option("--plan", options->subject.plan);
   app->add_option("--estimate-cpu", options->estimated_cpu)->check(no_less_than_zero());
   app->add_option("--estimate-mem", options->estimated_mem)->check(no_less_than_zero());
   app->add_flag("--wait{1h}", options->wait);

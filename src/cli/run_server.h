@@ -42,6 +42,7 @@ class RunServer {
 
   Client client_;
   Signals& signals_;
+  bool away_ = false;      // nobody has answered the check
   base::Descriptor over_;  // readable: the thread is to end
   std::thread keeper_;
 };

@@ -83,6 +83,7 @@ ordered_json record_json(const RunSubject& subject, const std::string& hash, con
   if (!error.empty()) json["error_message"] = error;
   json["executed_at"] = execution.started_ms;
   if (!run.empty()) json["run"] = run;
+  if (!subject.plan.empty()) json["plan"] = subject.plan;
   return json;
 }
 

@@ -21,7 +21,8 @@ namespace headgate::cli {
 struct RunSubject {
   std::string user;
   std::string type;
-  std::string session;  // empty: none
+  std::string session{};  // empty: none
+  std::string plan{};     // empty: the server knows it
 };
 
 // The body of POST /api/quotas/executions. `run` may be empty.

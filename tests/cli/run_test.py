@@ -347,6 +347,16 @@ class Pacing(RunCase):
         self.assertEqual(self.run_it("sh", "-c", f"'{sys.executable}' -c '{busy}' & wait").returncode, 0)
         self.assertLess(self.recorded()["cpu_usage_percent"], 60)
 
+    def test_whoever_watches_its_jobs_does_not_see_them_stop(self):
+        self.decide(throttle_factor=0.3)
+        busy = "import time\nwhile time.process_time() < 0.3: pass"
+        for watcher in ("set -m; {}; echo status $?", "script -qec \"{}\" /dev/null </dev/null; echo status $?"):
+            with tempfile.TemporaryDirectory() as here:
+                pathlib.Path(here, "busy.py").write_text(busy)
+                done = self.run_it("bash", "-c", watcher.format(f"{sys.executable} busy.py"), cwd=here)
+            self.assertEqual(done.returncode, 0, watcher)
+            self.assertEqual(done.stdout.strip(), "status 0", watcher)
+
     def test_slower_is_nicer(self):
         for factor, more in ((1.0, 0), (0.8, 5), (0.4, 10)):
             self.decide(throttle_factor=factor)
