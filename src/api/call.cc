@@ -216,6 +216,31 @@ std::optional<Json> body_of(const Call& call, std::span<const std::string_view> 
   return *std::move(body);
 }
 
+bool query_fits(const Call& call, std::span<const std::string_view> names) {
+  std::string_view query = call.request.query;
+  std::string name;
+  std::string value;
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+    if (pair.empty()) continue;
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    const bool whole = net::percent_decoded(pair.substr(0, equals), true, name) &&
+                       net::percent_decoded(pair.substr(std::min(equals + 1, pair.size())), true, value);
+    if (!whole) {
+      call.fail(400, "invalid_request",
+                fmt::format("the percent-encoding of \"{}\" is broken", base::shortened(pair, kShown)));
+      return false;
+    }
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    call.fail(400, "invalid_request",
+              fmt::format("there is no parameter \"{}\" here{}", base::shortened(name, kShown),
+                          base::did_you_mean(name, std::vector<std::string>(names.begin(), names.end()))));
+    return false;
+  }
+  return true;
+}
+
 std::optional<std::int64_t> query_number(const Call& call, std::string_view name, std::int64_t otherwise, Range range) {
   bool found = false;
   const std::string text = net::query_value(call.request.query, name, &found);

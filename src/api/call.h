@@ -105,6 +105,9 @@ struct Range {
   std::int64_t least = 0;
   std::int64_t most = 0;
 };
+// Whether the query names nothing but these, and can be read; false: answered with 400. What is passed over in silence
+// would be taken for a filter that it is not.
+[[nodiscard]] bool query_fits(const Call& call, std::span<const std::string_view> names);
 [[nodiscard]] std::optional<std::int64_t> query_number(const Call& call, std::string_view name, std::int64_t otherwise,
                                                        Range range);
 // Whether text is a name that an agent, policy or token may have; if not, the call has been answered with 400.

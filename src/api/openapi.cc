@@ -65,7 +65,9 @@ Json parameters_of(const Route& route) {
   const auto is = [&](net::Method method, std::string_view path) {
     return route.method == method && route.path == path;
   };
-  if (is(net::Method::kGet, "/api/agents")) {
+  if (is(net::Method::kGet, "/api/quotas/user/{user}")) {
+    query("plan", text, "of the user, if no rule says");
+  } else if (is(net::Method::kGet, "/api/agents")) {
     query("eligible", Json{{"type", "boolean"}}, "true: leave out those that are rate limited");
     query("limit", number, "1 to 10000, default 1000");
   } else if (is(net::Method::kGet, "/api/history")) {

@@ -257,6 +257,7 @@ const std::string& openapi_schemas() {
   "duration_ms": {"type": "integer", "minimum": 0}, "cpu_usage_percent": {"type": "number", "minimum": 0},
   "memory_usage_mb": {"type": "number", "minimum": 0}, "exit_code": {"type": "integer"},
   "error_message": {"type": ["string", "null"]}, "executed_at": {"type": "integer", "description": "default: now"},
+  "plan": {"type": "string", "description": "that it was checked with, if no rule says"},
   "run": {"type": "string", "description": "which ends with it"}}},
 "Recorded": {"type": "object", "required": ["recorded"], "properties": {"recorded": {"type": "boolean"}}},
 "Executions": {"type": "object", "required": ["executions", "next_cursor"], "properties": {

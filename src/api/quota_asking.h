@@ -8,6 +8,9 @@ namespace headgate::api {
 // To count by where there is no limit: exact as a double, which is what Redis computes with.
 inline constexpr Units kCountless = 1'000'000'000'000'000;
 
+// When to ask again where nobody knows: about as long as the load takes to read otherwise.
+inline constexpr Nanos kBlockedRetry = std::chrono::seconds{5};
+
 [[nodiscard]] inline base::Hash128 cell(const base::Hash128& whose, Period period) noexcept {
   return Allowances::cell(whose, static_cast<std::uint64_t>(period));
 }
@@ -28,6 +31,7 @@ struct Quotas::Asking {
   Nanos arrived{0};
   Nanos waited{0};
 
+  [[nodiscard]] bool counted() const noexcept { return allowance.mode != quota::Mode::kOff; }
   [[nodiscard]] bool enforced() const noexcept { return allowance.mode == quota::Mode::kEnforce; }
   [[nodiscard]] Check check() noexcept {
     attributes = {Attribute{"size", ask.size},

@@ -114,7 +114,7 @@ std::string csv_of(const std::vector<Execution>& executions) {
     append_csv(out, each.session);
     out += ',';
     append_csv(out, each.type);
-    out += fmt::format(",{},{},{:g},{:g},{},", each.command_hash, each.duration_ms, each.cpu_percent, each.memory_mb,
+    out += fmt::format(",{},{},{},{},{},", each.command_hash, each.duration_ms, each.cpu_percent, each.memory_mb,
                        each.exit_code);
     append_csv(out, each.error);
     out += fmt::format(",{}\r\n", base::format_rfc3339(each.executed_at));
@@ -123,6 +123,8 @@ std::string csv_of(const std::vector<Execution>& executions) {
 }
 
 std::optional<Ledger::UsageQuery> usage_query(Call& call, Nanos since) {
+  static constexpr std::array<std::string_view, 5> kNames{"user_id", "command_type", "since", "until", "limit"};
+  if (!query_fits(call, kNames)) return std::nullopt;
   Ledger::UsageQuery query;
   query.user = net::query_value(call.request.query, "user_id");
   if (!speaks_for_user(call, query.user)) return std::nullopt;
@@ -141,7 +143,9 @@ std::optional<Ledger::UsageQuery> usage_query(Call& call, Nanos since) {
 
 void get_executions(Call& call) {
   Quotas* quotas = quotas_of(call);
-  if (quotas == nullptr) return;
+  static constexpr std::array<std::string_view, 9> kNames{"user_id", "command_type", "session_id", "since", "until",
+                                                          "limit",   "failed",       "cursor",     "format"};
+  if (quotas == nullptr || !query_fits(call, kNames)) return;
   Ledger::ExecutionQuery query;
   query.user = net::query_value(call.request.query, "user_id");
   if (!speaks_for_user(call, query.user)) return;

@@ -14,9 +14,13 @@ using quota::kPeriods;
 
 namespace {
 
-constexpr Nanos kBlockedRetry = std::chrono::seconds{5};  // about as long as the load takes to read otherwise
 constexpr std::array<std::string_view, 3> kAdjectives{"Daily", "Weekly", "Monthly"};
 constexpr std::array<std::string_view, 4> kPast{"daily", "weekly", "monthly", "session"};
+
+const char* cannot_start(double pace) {
+  return pace > 0 ? "As many commands run as may; ask again, or be ready to wait"
+                  : "The system is too busy: no command starts now";
+}
 
 std::string new_run() { return fmt::format("{:016x}{:016x}", base::random_seed(), base::random_seed()); }
 
@@ -88,6 +92,14 @@ std::optional<Error> Quotas::prepare(Asking& asking) {
   if (!found) return std::move(found).error();
   asking.allowance = *std::move(found);
   const quota::Allowance& allowance = asking.allowance;
+  if (!asking.counted()) {
+    for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+      const Result<Numbers> of = numbers({}, kPeriods[p], allowance.timezone);
+      if (!of) return of.error();
+      asking.calendars[p] = of->calendar;
+    }
+    return std::nullopt;
+  }
   asking.limits.on_store_failure = options_.on_store_failure;
   const auto add = [&](Amount amount, Period period, const base::Hash128& whose) -> Result<core::Calendar> {
     const bool limits = asking.enforced() && amount.value != 0;
@@ -122,16 +134,6 @@ void Quotas::check(QuotaAsk ask, Done done) {
   asking->done = std::move(done);
   asking->arrived = service_.clock->now();
   if (const std::optional<Error> error = prepare(*asking)) return asking->done(*error);
-  if (asking->allowance.mode == quota::Mode::kOff) {
-    QuotaAnswer answer;
-    answer.allowed = true;
-    answer.reason = "Quotas are off";
-    answer.plan = asking->allowance.plan;
-    answer.counted_as = asking->allowance.type;
-    answer.throttle_factor = factor();
-    answer.estimated_start = Nanos{0};
-    return asking->done(answer);
-  }
   if (asking->ask.peek || asking->none >= 0) return judge(asking);
 
   std::unique_lock guard(mutex_);
@@ -158,11 +160,7 @@ void Quotas::check(QuotaAsk ask, Done done) {
   guard.unlock();
   switch (entered) {
     case Entered::kStarted: return judge(asking);
-    case Entered::kBlocked:
-      return refuse_start(asking, "throttled",
-                          pace > 0 ? "As many commands run as may; ask again, or be ready to wait"
-                                   : "The system is too busy: no command starts now",
-                          kBlockedRetry);
+    case Entered::kBlocked: return refuse_start(asking, "throttled", cannot_start(pace), kBlockedRetry);
     case Entered::kFull: return refuse_start(asking, "queue_full", "As many commands wait as may wait", kBlockedRetry);
     case Entered::kTwice:
       return asking->done(
@@ -184,6 +182,21 @@ void Quotas::check(QuotaAsk ask, Done done) {
   asking->tracked = false;
   guard.unlock();
   judge(asking);
+}
+
+std::optional<Nanos> Quotas::start_of(const Asking& asking, double pace) const {
+  const std::lock_guard guard(mutex_);
+  return queue_.estimate(asking.ask.user, asking.ask.priority, asking.allowance.weight, pace, service_.clock->now());
+}
+
+void Quotas::hold_for_run(const Asking& asking, QuotaAnswer& answer) {
+  answer.run_ttl = options_.queue.ttl;
+  if (!asking.tracked || answer.lease.empty()) return;
+  const Result<Nanos> until = service_.engine->renew(answer.lease, {});
+  if (!until) return;
+  answer.run_ttl = std::min(answer.run_ttl, *until - service_.clock->wall(service_.clock->now()));
+  const std::lock_guard guard(mutex_);
+  held_[asking.ask.run] = answer.lease;
 }
 
 void Quotas::judge(const AskingPtr& asking) {
@@ -220,12 +233,20 @@ void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outc
   answer.run = asking.tracked ? asking.ask.run : std::string();
   answer.waited = asking.waited;
   const Units looking = asking.ask.peek ? 1 : 0;  // what is not charged would come on top
-  for (std::size_t p = 0; p < kPeriods.size() && p < outcomes.size(); ++p) {
+  for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+    if (p >= outcomes.size()) {
+      answer.resets_at[p] = asking.calendars[p].period_at(wall).end;
+      continue;
+    }
     const Amount limit = asking.allowance.rule.limits[p];
     const core::Outcome& outcome = outcomes[p];
     const Units used = asking.used[p] = outcome.limit - outcome.remaining;
     if (asking.past < 0 && !limit.unlimited() && used + looking > limit.value) asking.past = static_cast<int>(p);
-    if (!limit.unlimited()) answer.remaining[p].value = std::max<Units>(0, limit.value - used);
+    // While the store is away this server has a share to give, and no more.
+    const bool share = asking.enforced() && outcome.limit < limit.value;
+    if (!limit.unlimited()) {
+      answer.remaining[p].value = share ? outcome.remaining : std::max<Units>(0, limit.value - used);
+    }
     // Where nothing was used yet, the cell has no period of its own.
     const bool begun = used > 0 && outcome.reset_after > Nanos{0};
     answer.resets_at[p] = begun ? wall + outcome.reset_after : asking.calendars[p].period_at(wall).end;
@@ -235,8 +256,11 @@ void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outc
     const Units used = session.limit - session.remaining;
     if (asking.past < 0 && used + looking > asking.allowance.rule.session.value) asking.past = 3;
   }
-  answer.warning = quota::warning_text(asking.allowance.type, answer.remaining, asking.allowance.rule.limits,
-                                       answer.throttle_factor);
+  // What only counts runs out for nobody.
+  const bool warns = asking.enforced();
+  answer.warning =
+      quota::warning_text(asking.allowance.type, warns ? answer.remaining : std::array<Amount, 3>{},
+                          warns ? asking.allowance.rule.limits : std::array<Amount, 3>{}, answer.throttle_factor);
 }
 
 void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& decision) {
@@ -261,13 +285,18 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
     if (decision.allowed && asking->ask.peek) ++standing.remaining;  // as judged it is what would be left
   }
   answer_standing(*asking, {outcomes.data(), outcomes.size()}, decision.wall, answer);
-  if (decision.allowed && asking->ask.peek && decision.throttle_factor <= 0) {
-    answer.error = "throttled";
-    answer.reason = "The system is too busy: no command starts now";
-    answer.retry_after = kBlockedRetry;
-    return refuse(asking, std::move(answer));
+  if (decision.allowed && asking->ask.peek) {
+    const std::optional<Nanos> start = start_of(*asking, decision.throttle_factor);
+    if (start != Nanos{0}) {
+      answer.error = "throttled";
+      answer.reason = cannot_start(decision.throttle_factor);
+      answer.retry_after = kBlockedRetry;
+      answer.estimated_start = start;
+      return refuse(asking, std::move(answer));
+    }
   }
   if (!decision.allowed) {
+    if (decision.retry_after != kNever) answer.estimated_start = decision.retry_after;
     answer.error = decision.error().empty() ? "rate_limited" : std::string(decision.error());
     answer.reason = decision.reason();
     if (decision.why == Why::kQuota) {
@@ -289,16 +318,19 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
     return refuse(asking, std::move(answer));
   }
   answer.allowed = true;
-  answer.estimated_start = Nanos{0};
+  answer.estimated_start = decision.delay;
+  hold_for_run(*asking, answer);
   if (decision.why == Why::kExempt) {
     answer.reason = "The user is exempt";
+  } else if (!asking->counted()) {
+    answer.reason = "Quotas are off";
   } else if (asking->past >= 0) {
     answer.reason = fmt::format("Past the {} quota of {} commands, which is only monitored",
                                 kPast[static_cast<std::size_t>(asking->past)], asking->allowance.type);
   } else {
     answer.reason = "Within all quotas and policies";
   }
-  if (asking->ask.peek || decision.why == Why::kExempt) {
+  if (asking->ask.peek || decision.why == Why::kExempt || !asking->counted()) {
     if (!asking->ask.peek) ++counts_.allowed;
     return asking->done(answer);
   }
@@ -320,15 +352,20 @@ void Quotas::admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nano
   charge.usage.commands = 1;
   charge.usage.would_refuse = over ? 1 : 0;
   charge.usage.throttled = answer.throttle_factor < 1 ? 1 : 0;
-  ++counts_.allowed;
-  if (over) ++counts_.would_refuse;
-  if (answer.throttle_factor < 1) ++counts_.throttled;
-  tell(watch_.admitted({asking->ask.user, allowance.type, answer.throttle_factor, service_.clock->now()}, standings),
-       wall);
-  ledger_.add(std::move(charge), [this, asking, answer = std::move(answer)](const Result<void>& kept) {
-    if (kept) return asking->done(answer);
+  ledger_.add(std::move(charge), [this, asking, standings, over, wall,
+                                  answer = std::move(answer)](const Result<void>& kept) {
+    if (kept) {
+      ++counts_.allowed;
+      if (over) ++counts_.would_refuse;
+      if (answer.throttle_factor < 1) ++counts_.throttled;
+      tell(watch_.admitted({asking->ask.user, asking->allowance.type, answer.throttle_factor, service_.clock->now()},
+                           standings),
+           wall);
+      return asking->done(answer);
+    }
     // What is not kept was not charged, and so must not be answered.
-    service_.engine->refund(service_.clock->now(), asking->check());
+    service_.engine->refund(service_.clock->now(), asking->check(), engine::Engine::Refund::kFirm);
+    if (!answer.lease.empty()) (void)service_.engine->release(answer.lease, {});
     if (asking->tracked) (void)end(asking->ask.run, {});
     asking->done(Error{ErrorCode::kIo, "the ledger cannot be written: " + kept.error().message, true});
   });
@@ -338,7 +375,6 @@ void Quotas::refuse(const AskingPtr& asking, QuotaAnswer answer) {
   answer.allowed = false;
   if (asking->tracked) (void)end(asking->ask.run, {});
   answer.run.clear();
-  if (answer.retry_after != kNever) answer.estimated_start = answer.retry_after;
   if (!asking->ask.peek) {
     ++counts_.denied;
     if (answer.error == "quota_exceeded") {
@@ -359,6 +395,7 @@ void Quotas::refuse_start(const AskingPtr& asking, std::string error, std::strin
   answer.reason = std::move(reason);
   answer.retry_after = retry_after;
   answer.throttle_factor = factor();
+  answer.estimated_start = start_of(*asking, answer.throttle_factor);
   std::array<core::Outcome, Allowances::kMost> outcomes;
   const std::size_t count = asking->limits.all.size();
   service_.engine->look_at({asking->limits.all.data(), count}, {outcomes.data(), count});

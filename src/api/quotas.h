@@ -32,6 +32,7 @@ struct QuotasOptions {
   quota::RunQueueOptions queue{};
   quota::WatchOptions watch{};
   policy::OnStoreFailure on_store_failure = policy::OnStoreFailure::kLocal;
+  Nanos kept_for{std::chrono::hours{24 * 90}};  // executions: what is older is not recorded any more
 };
 
 // What somebody wants to run.
@@ -66,6 +67,7 @@ struct QuotaAnswer {
   Nanos delay{0};
   Nanos waited{0};
   std::string run{};  // empty: nobody keeps count of it
+  Nanos run_ttl{0};   // a run that is not renewed for so long is taken to be over
   std::string policy_id{};
   std::string lease{};
 };
@@ -83,8 +85,13 @@ class Quotas final : private ClockListener {
   using Done = std::function<void(const Result<QuotaAnswer>&)>;
   void check(QuotaAsk ask, Done done);
 
-  // Keeps what was run, and ends the run of that name. `done` as the ledger tells it.
-  void record(quota::Execution execution, const std::string& run, quota::Ledger::Done done);
+  // What a client says of a command besides what it did.
+  struct About {
+    std::string run{};   // its name; empty: it has none
+    std::string plan{};  // what it was checked with; empty: none was named
+  };
+  // Keeps what was run, and ends its run. `done` as the ledger tells it.
+  void record(quota::Execution execution, const About& about, quota::Ledger::Done done);
 
   struct Use {
     std::string type;
@@ -100,7 +107,8 @@ class Quotas final : private ClockListener {
     std::vector<Use> types;
     std::string warning;
   };
-  [[nodiscard]] Result<Status> status(const std::string& user);
+  // `plan` as in a check: a rule's goes before it; empty: none is named.
+  [[nodiscard]] Result<Status> status(const std::string& user, std::string_view plan);
 
   // The date of an instant where the user is: "2026-11-16".
   [[nodiscard]] std::string local_date(const std::string& user, const std::string& type, Nanos wall);
@@ -154,6 +162,10 @@ class Quotas final : private ClockListener {
                                        std::string_view session) const noexcept;
 
   [[nodiscard]] std::optional<Error> prepare(Asking& asking);
+  // When it could start; nullopt: nobody knows.
+  [[nodiscard]] std::optional<Nanos> start_of(const Asking& asking, double pace) const;
+  // What a run holds by its policies is held for as long as it runs.
+  void hold_for_run(const Asking& asking, QuotaAnswer& answer);
   void judge(const AskingPtr& asking);
   void conclude(const AskingPtr& asking, const engine::CheckDecision& decision);
   void admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nanos day);
@@ -189,6 +201,7 @@ class Quotas final : private ClockListener {
   quota::RunQueue queue_;
   absl::flat_hash_map<std::string, AskingPtr> waiting_;         // by run
   std::vector<std::pair<std::uint64_t, AskingPtr>> in_engine_;  // wait there, for a policy that queues
+  absl::flat_hash_map<std::string, std::string> held_;          // leases, by run
   std::condition_variable wake_;
   bool ending_ = false;
   std::thread thread_;  // starts those whose turn it is

@@ -51,7 +51,9 @@ class Fields {
   void whole(std::string_view name, std::int64_t& out, Range range) {
     const Json* field = find(name);
     if (field == nullptr) return;
-    if (!field->is_number_integer() || !(*field >= range.least && *field <= range.most)) {
+    // JSON compares what only an unsigned number can hold as if it were a signed one.
+    const bool huge = field->is_number_unsigned() && field->get<std::uint64_t>() > std::uint64_t{1} << 62;
+    if (!field->is_number_integer() || huge || !(*field >= range.least && *field <= range.most)) {
       return wrong(name, fmt::format("a whole number from {} to {}", range.least, range.most), *field);
     }
     out = field->get<std::int64_t>();
@@ -143,13 +145,13 @@ class ObjectText {
   std::string out_ = "{";
 };
 
-std::string answer_text(const QuotaAsk& ask, const QuotaAnswer& answer, Nanos ttl) {
+std::string answer_text(const QuotaAsk& ask, const QuotaAnswer& answer) {
   ObjectText resets;
   for (std::size_t p = 0; p < kPeriods.size(); ++p) resets.number(kPeriodNames[p], millis(answer.resets_at[p]));
   std::optional<std::int64_t> start;
   if (answer.estimated_start) start = millis_up(*answer.estimated_start);
   std::optional<std::int64_t> run_ttl;
-  if (!answer.run.empty()) run_ttl = millis(ttl);
+  if (!answer.run.empty()) run_ttl = millis(answer.run_ttl);
   ObjectText text;
   text.boolean("allowed", answer.allowed)
       .text("reason", answer.reason)
@@ -253,18 +255,22 @@ void post_quota_check(Call& call) {
                        fmt::format("plan may be chosen by an admin only; leave it out, and it is \"{}\"", own->plan));
     }
   }
+  // Nor is it for them to say that they go before everybody else.
+  if (priority > 0 && call.caller.role == state::Role::kAgent) {
+    return call.fail(403, "forbidden",
+                     fmt::format("a priority above 0 may be given by an admin only, got {}", priority));
+  }
   if (cpu >= 0) ask.cpu = cpu;
   if (memory >= 0) ask.memory = memory;
   ask.max_wait = std::chrono::milliseconds{max_wait};
   ask.priority = static_cast<int>(priority);
   if (call.request.peer != nullptr) ask.ip = call.request.peer->ip;
   auto handoff = std::make_shared<Handoff>(call);
-  if (max_wait > 0) ask.gone = [handoff] { return handoff->abandoned(); };
-  const Nanos ttl = quotas->options().queue.ttl;
-  const auto done = [handoff, ttl, quotas,
+  ask.gone = [handoff] { return handoff->abandoned(); };
+  const auto done = [handoff, quotas,
                      named = QuotaAsk{.user = ask.user, .type = ask.type}](const Result<QuotaAnswer>& answer) {
     if (!answer) return fail(*handoff, answer.error(), not_found_code(*quotas, named.user));
-    handoff->answer({.body = answer_text(named, *answer, ttl), .headers = {}});
+    handoff->answer({.body = answer_text(named, *answer), .headers = {}});
   };
   quotas->check(std::move(ask), done);
   handoff->give(call.reply);
@@ -274,18 +280,18 @@ void post_execution(Call& call) {
   Quotas* quotas = quotas_of(call);
   if (quotas == nullptr) return;
   const auto body =
-      body_of(call, std::array<std::string_view, 11>{"user_id", "session_id", "command_type", "command_hash",
+      body_of(call, std::array<std::string_view, 12>{"user_id", "session_id", "command_type", "command_hash",
                                                      "duration_ms", "cpu_usage_percent", "memory_usage_mb", "exit_code",
-                                                     "error_message", "executed_at", "run"});
+                                                     "error_message", "executed_at", "run", "plan"});
   if (!body) return;
   quota::Execution execution;
   Fields fields(call, *body);
-  std::string run;
+  Quotas::About about;
   std::int64_t exit_code = 0;
   const Nanos wall = call.wall();
   constexpr std::int64_t kDay = std::int64_t{24} * 3'600'000;
   std::int64_t executed_at = millis(wall);
-  const std::int64_t oldest = std::max<std::int64_t>(0, executed_at - 90 * kDay);
+  const std::int64_t oldest = std::max<std::int64_t>(0, executed_at - millis(quotas->options().kept_for));
   fields.text("user_id", execution.user);
   fields.text("session_id", execution.session);
   fields.text("command_type", execution.type);
@@ -295,7 +301,8 @@ void post_execution(Call& call) {
   fields.number("memory_usage_mb", execution.memory_mb, 0, 1e9);
   fields.whole("exit_code", exit_code, {-2147483648LL, 2147483647LL});
   fields.whole("executed_at", executed_at, {oldest, executed_at + kDay});
-  fields.text("run", run, kMostRunBytes);
+  fields.text("run", about.run, kMostRunBytes);
+  fields.text("plan", about.plan);
   if (!fields.good()) return;
   // Whatever a program has written may be in it; it is cut, not refused.
   if (const auto error = body->find("error_message"); error != body->end() && !error->is_null()) {
@@ -314,7 +321,7 @@ void post_execution(Call& call) {
   execution.executed_at = std::chrono::milliseconds{executed_at};
   auto handoff = std::make_shared<Handoff>(call);
   const std::string user = execution.user;
-  quotas->record(std::move(execution), run, [handoff, quotas, user](const Result<void>& kept) {
+  quotas->record(std::move(execution), about, [handoff, quotas, user](const Result<void>& kept) {
     if (!kept) return fail(*handoff, kept.error(), not_found_code(*quotas, user));
     handoff->send(Json{{"recorded", true}});
   });
@@ -323,9 +330,15 @@ void post_execution(Call& call) {
 
 void get_quota_user(Call& call) {
   Quotas* quotas = quotas_of(call);
-  if (quotas == nullptr || !is_name(call, "user", call.id) || !speaks_for_user(call, call.id)) return;
-  const Result<Quotas::Status> status = quotas->status(call.id);
+  if (quotas == nullptr || !is_name(call, "user", call.id) || !speaks_for_user(call, call.id) ||
+      !query_fits(call, std::array<std::string_view, 1>{"plan"})) {
+    return;
+  }
+  const Result<Quotas::Status> status = quotas->status(call.id, net::query_value(call.request.query, "plan"));
   if (!status) {
+    if (status.error().code == ErrorCode::kInvalidArgument) {
+      return call.fail(400, "invalid_request", status.error().message);
+    }
     if (status.error().code == ErrorCode::kNotFound) return call.fail(404, "unknown_user", status.error().message);
     return call.fail(status.error());
   }

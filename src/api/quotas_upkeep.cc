@@ -47,16 +47,21 @@ void Quotas::move_on(std::unique_lock<std::mutex>& guard) {
   for (const AskingPtr& asking : started) judge(asking);
   for (const AskingPtr& asking : expired) {
     asking->tracked = false;
-    refuse_start(asking, "timed_out", "Waited as long as it was ready to", Nanos{0});
+    refuse_start(asking, "timed_out", "Waited as long as it was ready to", kBlockedRetry);
   }
   guard.lock();
 }
 
 bool Quotas::end(const std::string& run, const std::string& user) {
   AskingPtr waited;
+  std::string lease;
   {
     const std::lock_guard guard(mutex_);
     if (!queue_.end(run, user, service_.clock->now())) return false;
+    if (const auto held = held_.find(run); held != held_.end()) {
+      lease = std::move(held->second);
+      held_.erase(held);
+    }
     const auto found = waiting_.find(run);
     if (found != waiting_.end()) {
       waited = std::move(found->second);
@@ -64,6 +69,7 @@ bool Quotas::end(const std::string& run, const std::string& user) {
     }
   }
   wake_.notify_one();
+  if (!lease.empty()) (void)service_.engine->release(lease, {});
   if (waited != nullptr) {
     waited->tracked = false;
     refuse_start(waited, "cancelled", "The run was ended while it waited", Nanos{0});
@@ -72,8 +78,14 @@ bool Quotas::end(const std::string& run, const std::string& user) {
 }
 
 bool Quotas::renew(const std::string& run, const std::string& user) {
-  const std::lock_guard guard(mutex_);
-  return queue_.renew(run, user, service_.clock->now());
+  std::string lease;
+  {
+    const std::lock_guard guard(mutex_);
+    if (!queue_.renew(run, user, service_.clock->now())) return false;
+    if (const auto held = held_.find(run); held != held_.end()) lease = held->second;
+  }
+  if (!lease.empty()) (void)service_.engine->renew(lease, {});
+  return true;
 }
 
 Quotas::Line Quotas::line(std::size_t limit, std::string_view user) const {
@@ -90,6 +102,7 @@ void Quotas::tick() {
     for (const auto& [run, asking] : waiting_) {
       if (asking->ask.gone && asking->ask.gone()) gone.push_back(run);
     }
+    absl::erase_if(held_, [&](const auto& each) { return !queue_.knows(each.first); });  // they have lapsed, too
     std::erase_if(in_engine_, [&](const auto& each) {
       if (each.second.use_count() == 1) return true;  // answered
       if (!each.second->ask.gone()) return false;
@@ -102,18 +115,25 @@ void Quotas::tick() {
   wake_.notify_one();  // the load may have changed
 }
 
-void Quotas::record(quota::Execution execution, const std::string& run, quota::Ledger::Done done) {
-  const Result<quota::Allowance> allowance = book_.find(execution.user, {}, execution.type);
+void Quotas::record(quota::Execution execution, const About& about, quota::Ledger::Done done) {
+  const Result<quota::Allowance> allowance = book_.find(execution.user, about.plan, execution.type);
   if (!allowance) return done(allowance.error());
   const Result<Numbers> day = numbers({}, Period::kDay, allowance->timezone);
   if (!day) return done(day.error());
-  if (!run.empty()) (void)end(run, execution.user);
-  ++counts_.recorded;
-  tell(watch_.recorded(execution, service_.clock->now()), service_.clock->wall(service_.clock->now()));
+  if (!about.run.empty()) (void)end(about.run, execution.user);
+  const Nanos now = service_.clock->now();
+  std::vector<quota::Alert> alerts = watch_.recorded(execution, now);
   quota::Ledger::Run entry;
   entry.key = {execution.user, std::string(allowance->type), "", day->calendar.period_at(execution.executed_at).start};
   entry.execution = std::move(execution);
-  ledger_.add(std::move(entry), std::move(done));
+  ledger_.add(std::move(entry), [this, alerts = std::move(alerts), wall = service_.clock->wall(now),
+                                 done = std::move(done)](const Result<void>& kept) {
+    if (kept) {
+      ++counts_.recorded;
+      tell(alerts, wall);
+    }
+    done(kept);
+  });
 }
 
 std::string Quotas::local_date(const std::string& user, const std::string& type, Nanos wall) {
@@ -128,8 +148,8 @@ Amount Quotas::Use::remaining(std::size_t period) const noexcept {
   return {std::max<Units>(0, limits[period].value - used[period])};
 }
 
-Result<Quotas::Status> Quotas::status(const std::string& user) {
-  const Result<std::vector<quota::Allowance>> all = book_.find_all(user, {});
+Result<Quotas::Status> Quotas::status(const std::string& user, std::string_view plan) {
+  const Result<std::vector<quota::Allowance>> all = book_.find_all(user, plan);
   if (!all) return all.error();
   Status status;
   std::vector<Allowances::One> cells;
@@ -190,7 +210,14 @@ Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
   query.limit = 100'000'000;
   const Result<std::vector<quota::UsageRow>> rows = ledger_.usage(query);
   if (!rows) return rows.error();
+  // Rows say what their commands counted as when they were charged, whatever plan that was by. Only the time zone is to
+  // be found out: where the plan was named with each check, that is the one by default.
+  const auto timezone_of = [&](const quota::UsageKey& key) -> std::string_view {
+    const Result<quota::Allowance> allowance = book_.find(key.user, {}, key.type);
+    return allowance ? allowance->timezone : std::string_view(options_.book.timezone);
+  };
   struct Sums {
+    std::string_view timezone;
     std::array<Units, 3> used{};
     std::map<std::string, Units> sessions;
   };
@@ -210,20 +237,20 @@ Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
   std::map<std::string, Zone, std::less<>> zones;
   for (const quota::UsageRow& row : *rows) {
     if (row.usage.commands == 0) continue;
-    const Result<quota::Allowance> allowance = book_.find(row.key.user, {}, row.key.type);
-    if (!allowance) continue;  // neither known any more; should it come back, its old use is gone
-    auto zone = zones.find(allowance->timezone);
+    const std::string_view timezone = timezone_of(row.key);
+    auto zone = zones.find(timezone);
     if (zone == zones.end()) {
       Zone made;
       for (std::size_t p = 0; p < kPeriods.size(); ++p) {
-        const Result<Numbers> of = numbers({}, kPeriods[p], allowance->timezone);
+        const Result<Numbers> of = numbers({}, kPeriods[p], timezone);
         if (!of) return of.error();
         if (p == 0) made.days = of->calendar;
         made.running[p] = of->calendar.period_at(wall);
       }
-      zone = zones.emplace(std::string(allowance->timezone), made).first;
+      zone = zones.emplace(std::string(timezone), made).first;
     }
-    Sums& sum = sums[{row.key.user, std::string(allowance->type)}];
+    Sums& sum = sums[{row.key.user, row.key.type}];
+    sum.timezone = timezone;
     for (std::size_t p = 0; p < kPeriods.size(); ++p) {
       if (zone->second.counts(row.key.day, p)) sum.used[p] += row.usage.commands;
     }
@@ -234,12 +261,10 @@ Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
   for (const auto& [key, sum] : sums) {
     const std::string& user = key.first;
     const std::string& type = key.second;
-    const Result<quota::Allowance> allowance = book_.find(user, {}, type);
-    if (!allowance) continue;
     std::vector<Allowances::One> cells;
     std::vector<Units> wanted;
     const auto add = [&](Period period, const std::string& session, Units used) -> Result<void> {
-      const Result<Numbers> countless = numbers({}, period, allowance->timezone);
+      const Result<Numbers> countless = numbers({}, period, sum.timezone);
       if (!countless) return countless.error();
       cells.push_back({countless->limit, cell(cells_of(user, type, session), period)});
       wanted.push_back(used);

@@ -130,8 +130,10 @@ class Engine {
   // REQUIRES: decisions.size() == checks.size().
   bool check_all(Nanos now, std::span<const Check> checks, std::span<CheckDecision> decisions);
   // Gives the cost of the check back to every policy that matches it, as far as it is still charged. Nothing for a
-  // check that would be refused as invalid.
-  void refund(Nanos now, const Check& check);
+  // check that would be refused as invalid. kFirm: not to policies that only warn or are monitored, which may not have
+  // been charged.
+  enum class Refund : std::uint8_t { kAll, kFirm };
+  void refund(Nanos now, const Check& check, Refund what = Refund::kAll);
 
   // Limits that no policy names but the asker itself.
   //

@@ -179,7 +179,7 @@ bool Engine::check_all(Nanos now, std::span<const Check> checks, std::span<Check
   return allowed;
 }
 
-void Engine::refund(Nanos now, const Check& check) {
+void Engine::refund(Nanos now, const Check& check, Refund what) {
   if (!is_fine(check)) return;  // it cannot have been charged
   now = std::clamp(now, Nanos{0}, kMaxTime);
   CheckDecision decision;
@@ -192,6 +192,7 @@ void Engine::refund(Nanos now, const Check& check) {
   if (check.allowances != nullptr && !add_allowances(*check.allowances, plan, decision)) return;
   const Nanos wall = clock_->wall(now);
   for (const store::Charge& charge : plan.charges) {
+    if (charge.soft && what == Refund::kFirm) continue;
     const core::CompiledLimit& limit = charge.limit->current();
     // When it was charged nobody says: the oldest of a window's units are given back first, since those come back the
     // soonest anyway.

@@ -26,7 +26,10 @@ std::size_t RunQueue::slots(double factor) const noexcept {
   return std::max<std::size_t>(1, static_cast<std::size_t>(share + kRounding));
 }
 
-Nanos RunQueue::interval() const noexcept { return std::max(mean_, options_.release_every); }
+Nanos RunQueue::interval(double factor) const noexcept {
+  const Nanos by_length = mean_run_ / static_cast<std::int64_t>(std::clamp<std::size_t>(slots(factor), 1, 1'000'000));
+  return std::max(mean_ > Nanos{0} ? mean_ : by_length, options_.release_every);
+}
 
 Nanos RunQueue::next_release() const noexcept { return last_start_ ? *last_start_ + options_.release_every : Nanos{0}; }
 
@@ -102,6 +105,8 @@ bool RunQueue::end(std::string_view id, std::string_view user, Nanos now) {
   const Arrival& arrival = place.running ? runs_.at(place.sequence).arrival : waiters_.at(place.sequence).arrival;
   if (!user.empty() && arrival.user != user) return false;
   if (place.running) {
+    const Nanos took = std::min(now - runs_.at(place.sequence).since, kLongestInterval);
+    mean_run_ = mean_run_ == Nanos{0} ? took : mean_run_ + (took - mean_run_) / kMeanOver;
     end_run(place.sequence);
   } else {
     (void)leave(place.sequence);
@@ -221,10 +226,16 @@ void RunQueue::settle_owed(Level& level) const {
 std::optional<Nanos> RunQueue::estimate_of(std::size_t position, double factor, Nanos now) const {
   if (!(factor > 0)) return std::nullopt;
   Nanos first = std::max(Nanos{0}, next_release() - now);
-  if (runs_.size() >= slots(factor)) {
-    first = std::max(options_.release_every, last_start_ ? *last_start_ + interval() - now : Nanos{0});
-  }
-  return first + static_cast<std::int64_t>(position - 1) * interval();
+  if (runs_.size() >= slots(factor)) first = std::max(options_.release_every, next_end(now));
+  return first + static_cast<std::int64_t>(position - 1) * interval(factor);
+}
+
+// Of the run that began first: where it takes longer than they usually do, or nobody knows how long that is, it is
+// about in the middle of its time.
+Nanos RunQueue::next_end(Nanos now) const {
+  if (mean_ > Nanos{0}) return *last_start_ + mean_ - now;
+  const Nanos lasts = now - runs_.begin()->second.since;
+  return lasts < mean_run_ ? mean_run_ - lasts : lasts;
 }
 
 std::vector<RunQueue::Waiting> RunQueue::waiting(double factor, Nanos now, std::size_t limit,

@@ -60,6 +60,7 @@ class RunQueue {
   [[nodiscard]] Moved step(double factor, Nanos now);
   [[nodiscard]] Nanos next_step(double factor, Nanos now) const;  // kMaxTime: nothing is due
 
+  [[nodiscard]] bool knows(std::string_view id) const { return ids_.contains(id); }
   // Ends a run, or a wait; false: there is none of that id. `user` must be its own, unless empty.
   bool end(std::string_view id, std::string_view user, Nanos now);
   // Keeps a run from expiring; false: it is not running.
@@ -120,7 +121,8 @@ class RunQueue {
   using Levels = std::map<int, Level, std::greater<>>;
 
   [[nodiscard]] std::size_t slots(double factor) const noexcept;
-  [[nodiscard]] Nanos interval() const noexcept;
+  [[nodiscard]] Nanos interval(double factor) const noexcept;
+  [[nodiscard]] Nanos next_end(Nanos now) const;
   [[nodiscard]] std::optional<Nanos> estimate_of(std::size_t position, double factor, Nanos now) const;
   [[nodiscard]] Nanos next_release() const noexcept;
   void forget_expired_runs(Nanos now);
@@ -145,6 +147,7 @@ class RunQueue {
   std::optional<Nanos> last_start_;
   bool flowing_ = false;  // somebody has waited ever since the last start, and the factor was never 0
   Nanos mean_{0};         // between two starts while it flowed; 0: not known yet
+  Nanos mean_run_{0};     // how long runs took that were ended, not those that lapsed; 0: not known yet
 };
 
 }  // namespace headgate::quota

@@ -244,7 +244,9 @@ class Running final : public Server {
                                                         : quota::Ledger::open_sqlite(config_.ledger_path(), options);
     if (!ledger) return std::move(ledger).error();
     ledger_ = *std::move(ledger);
-    quotas_ = std::make_unique<api::Quotas>(service_, *ledger_, config_.quotas);
+    api::QuotasOptions quotas = config_.quotas;
+    quotas.kept_for = std::chrono::hours{24} * config_.retention_days;
+    quotas_ = std::make_unique<api::Quotas>(service_, *ledger_, std::move(quotas));
     service_.quotas = quotas_.get();
     return {};
   }

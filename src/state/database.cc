@@ -44,9 +44,16 @@ Error error_of(const SQLite::Exception& e, const std::string& path) {
       error.transient = true;
       error.message = fmt::format("{}: is in use by another program ({})", path, e.what());
       return error;
+    case SQLITE_FULL:
+      error.transient = true;
+      error.message = fmt::format("{}: its disk is full; make room, and try again", path);
+      return error;
+    case SQLITE_IOERR:
+      error.transient = true;
+      error.message = fmt::format("{}: {}; see that its disk has room and works, then try again", path, e.what());
+      return error;
     default: break;
   }
-  error.transient = e.getErrorCode() == SQLITE_FULL || e.getErrorCode() == SQLITE_IOERR;
   error.message = fmt::format("{}: {}", path, e.what());
   return error;
 }

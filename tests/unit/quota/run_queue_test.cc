@@ -285,7 +285,7 @@ TEST(RunQueue, ABlockIsNoPaceOfStarts) {
   ASSERT_TRUE(queue.end("b", "", 3s));
   ASSERT_EQ(ids(queue.step(0, 3s).started), "");
   ASSERT_EQ(ids(queue.step(1, 600s).started), "c");
-  EXPECT_EQ(queue.waiting(1, 600s, 9).at(0).estimate, 1s);
+  EXPECT_EQ(queue.waiting(1, 600s, 9).at(0).estimate, 1875ms) << "by how long runs took";
 }
 
 TEST(RunQueue, NorIsATimeWhenNobodyWaited) {
@@ -299,7 +299,19 @@ TEST(RunQueue, NorIsATimeWhenNobodyWaited) {
   for (const char* id : {"d", "e"}) ASSERT_EQ(queue.enter(of("ann", id), 1, 100s), Entered::kWaits);
   ASSERT_TRUE(queue.end("b", "", 101s));
   ASSERT_EQ(ids(queue.step(1, 101s).started), "d");
-  EXPECT_EQ(queue.waiting(1, 101s, 9).at(0).estimate, 1s);
+  EXPECT_EQ(queue.waiting(1, 101s, 9).at(0).estimate, 13375ms) << "by how long runs took";
+}
+
+TEST(RunQueue, EstimatesByHowLongRunsTakeWhereOneWaitsAtATime) {
+  RunQueue queue({.concurrent = 1, .release_every = 50ms});
+  ASSERT_EQ(queue.enter(of("ann", "a"), 1, 0s), Entered::kStarted);
+  ASSERT_EQ(queue.enter(of("bob", "b"), 1, 2s), Entered::kWaits);
+  EXPECT_EQ(queue.waiting(1, 3s, 9).at(0).estimate, 3s) << "nobody knows: about as long again as it has run";
+  ASSERT_TRUE(queue.end("a", "", 8s));
+  ASSERT_EQ(ids(queue.step(1, 8s).started), "b");
+  ASSERT_EQ(queue.enter(of("ann", "c"), 1, 9s), Entered::kWaits);
+  EXPECT_EQ(queue.waiting(1, 10s, 9).at(0).estimate, 6s) << "eight seconds each";
+  EXPECT_EQ(queue.waiting(1, 18s, 9).at(0).estimate, 10s) << "this one takes longer";
 }
 
 TEST(RunQueue, EstimatesANewcomersTurnByItsWeight) {
