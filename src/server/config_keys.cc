@@ -329,9 +329,11 @@ std::vector<ConfigKey> make_keys() {
                 "consistency: leased. It is also by how much those may be exceeded.",
                 {1, 100}, HEADGATE_MEMBER(store.leased_percent)));
   add(whole_key("store.max_cells", "How many cells there may be.", {1, 1'000'000'000}, HEADGATE_MEMBER(max_cells)));
-  add(choice_key<AtCap>(
-      "store.at_cap", "When there are as many: refuse_new denies keys not seen before, evict_oldest forgets others, used-up quotas too.",
-      {{"refuse_new", AtCap::kRefuseNew}, {"evict_oldest", AtCap::kEvictOldest}}, HEADGATE_MEMBER(at_cap)));
+  add(choice_key<AtCap>("store.at_cap",
+                        "When there are as many: refuse_new denies keys not seen before, evict_oldest forgets others, "
+                        "used-up quotas too.",
+                        {{"refuse_new", AtCap::kRefuseNew}, {"evict_oldest", AtCap::kEvictOldest}},
+                        HEADGATE_MEMBER(at_cap)));
   add(database_key());
   add(choice_key<state::Durability>(
       "durability",
@@ -345,7 +347,9 @@ std::vector<ConfigKey> make_keys() {
   add(whole_key("ledger.retention_days", "How long executions and usage are kept.", {1, 3'650},
                 HEADGATE_MEMBER(retention_days)));
   add(choice_key<quota::Mode>(
-      "quotas.mode", "enforce; monitor: no quota refuses, but what would have been refused is counted and reported; off: not even counted.",
+      "quotas.mode",
+      "enforce; monitor: no quota refuses, but what would have been refused is counted and reported; off: not even "
+      "counted.",
       {{"enforce", quota::Mode::kEnforce}, {"monitor", quota::Mode::kMonitor}, {"off", quota::Mode::kOff}},
       HEADGATE_MEMBER(quotas.book.mode)));
   add(text_key("quotas.default_plan", "The plan of users without one: free, premium, enterprise, or one of your own.",
