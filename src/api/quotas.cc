@@ -256,11 +256,21 @@ void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outc
     const Units used = session.limit - session.remaining;
     if (asking.past < 0 && used + looking > asking.allowance.rule.session.value) asking.past = 3;
   }
+  std::string of_session;
+  if (asking.enforced() && outcomes.size() > kPeriods.size()) {
+    const Amount left{outcomes[kPeriods.size()].remaining};
+    if (quota::few_left(left, asking.allowance.rule.session)) {
+      of_session = left.value == 0 ? fmt::format("No {} commands left in this session", asking.allowance.type)
+                                   : fmt::format("Only {} {} command{} left in this session", left.value,
+                                                 asking.allowance.type, left.value == 1 ? "" : "s");
+    }
+  }
   // What only counts runs out for nobody.
   const bool warns = asking.enforced();
   answer.warning =
       quota::warning_text(asking.allowance.type, warns ? answer.remaining : std::array<Amount, 3>{},
                           warns ? asking.allowance.rule.limits : std::array<Amount, 3>{}, answer.throttle_factor);
+  if (!of_session.empty()) answer.warning = of_session + (answer.warning.empty() ? "" : ". ") + answer.warning;
 }
 
 void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& decision) {

@@ -47,7 +47,8 @@ void Quotas::move_on(std::unique_lock<std::mutex>& guard) {
   for (const AskingPtr& asking : started) judge(asking);
   for (const AskingPtr& asking : expired) {
     asking->tracked = false;
-    refuse_start(asking, "timed_out", "Waited as long as it was ready to", kBlockedRetry);
+    refuse_start(asking, "timed_out",
+                 "It could not start in the time that it was ready to wait; try again, or wait longer", kBlockedRetry);
   }
   guard.lock();
 }

@@ -75,11 +75,12 @@ void PostgresLink::connect() {
   const SocketWatch::Guard guard(watch_, connection_->sock(), patience_);
   pqxx::nontransaction work(*connection_);
   // What we have given up on must end at the server too. A server whose commits are not on disk would break our word.
-  const auto patience_ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience_).count();
+  // A little before we do, so that it can say why.
+  const std::int64_t patience_ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience_).count();
   work.exec(
-      fmt::format("SET statement_timeout = {0}; SET lock_timeout = {0}; SET client_min_messages = warning; "
+      fmt::format("SET statement_timeout = {}; SET lock_timeout = {}; SET client_min_messages = warning; "
                   "SET idle_in_transaction_session_timeout = 60000",
-                  std::max<std::int64_t>(1, patience_ms)));
+                  std::max<std::int64_t>(1, patience_ms * 9 / 10), std::max<std::int64_t>(1, patience_ms * 3 / 4)));
   work.exec("SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'");
   prepare_(*connection_);
 }

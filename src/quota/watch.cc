@@ -222,16 +222,12 @@ std::vector<Alert> Watch::recorded(const Execution& execution, Nanos now) {
   return alerts;
 }
 
-namespace {
-
 bool few_left(Amount remaining, Amount limit) noexcept {
   constexpr Units kFew = 10;
   constexpr Units kFewPart = 20;  // one in so many
   if (remaining.unlimited() || limit.unlimited()) return false;
   return remaining.value <= std::min(std::max(kFew, limit.value / kFewPart), limit.value / 2);
 }
-
-}  // namespace
 
 std::string warning_text(std::string_view type, const std::array<Amount, 3>& remaining,
                          const std::array<Amount, 3>& limits, double factor) {

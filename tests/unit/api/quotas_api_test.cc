@@ -132,13 +132,16 @@ TEST(QuotasApi, AQuotaOfNothingRefusesEverything) {
 
 TEST(QuotasApi, ASessionMayHaveALimitOfItsOwn) {
   QuotaServer server;
-  ASSERT_EQ(server.put("/api/quotas/user/42", R"({"types": {"shell": {"session": 1}}})").status, 200);
-  EXPECT_TRUE(server.asked(R"({"user": "42", "type": "shell", "session": "a"})")["allowed"]);
+  ASSERT_EQ(server.put("/api/quotas/user/42", R"({"types": {"shell": {"session": 2}}})").status, 200);
+  EXPECT_EQ(server.asked(R"({"user": "42", "type": "shell", "session": "a"})")["warning"],
+            "Only 1 shell command left in this session");
+  EXPECT_EQ(server.asked(R"({"user": "42", "type": "shell", "session": "a"})")["warning"],
+            "No shell commands left in this session");
   const Json denied = server.asked(R"({"user": "42", "type": "shell", "session": "a"})");
   EXPECT_FALSE(denied["allowed"]);
-  EXPECT_TRUE(denied["reason"].get<std::string>().starts_with("Session quota of 1 shell commands used up"));
+  EXPECT_TRUE(denied["reason"].get<std::string>().starts_with("Session quota of 2 shell commands used up"));
   EXPECT_TRUE(server.asked(R"({"user": "42", "type": "shell", "session": "b"})")["allowed"]);
-  EXPECT_EQ(server.status()["daily"]["shell"]["used"], 2);
+  EXPECT_EQ(server.status()["daily"]["shell"]["used"], 3);
 }
 
 TEST(QuotasApi, APeekChargesNothing) {
