@@ -98,12 +98,18 @@ Quotas::Line Quotas::line(std::size_t limit, std::string_view user) const {
 void Quotas::tick() {
   std::vector<std::string> gone;
   std::vector<std::uint64_t> in_engine;
+  std::vector<std::string> lapsed;  // leases of runs that are
   {
     const std::lock_guard guard(mutex_);
     for (const auto& [run, asking] : waiting_) {
       if (asking->ask.gone && asking->ask.gone()) gone.push_back(run);
     }
-    absl::erase_if(held_, [&](const auto& each) { return !queue_.knows(each.first); });  // they have lapsed, too
+    queue_.forget_expired_runs(service_.clock->now());
+    absl::erase_if(held_, [&](auto& each) {
+      if (queue_.knows(each.first)) return false;
+      lapsed.push_back(std::move(each.second));
+      return true;
+    });
     std::erase_if(in_engine_, [&](const auto& each) {
       if (each.second.use_count() == 1) return true;  // answered
       if (!each.second->ask.gone()) return false;
@@ -113,6 +119,7 @@ void Quotas::tick() {
   }
   for (const std::string& run : gone) (void)end(run, {});
   for (const std::uint64_t waiting : in_engine) (void)service_.engine->cancel(waiting);
+  for (const std::string& lease : lapsed) (void)service_.engine->release(lease, {});
   wake_.notify_one();  // the load may have changed
 }
 
@@ -262,10 +269,11 @@ Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
   for (const auto& [key, sum] : sums) {
     const std::string& user = key.first;
     const std::string& type = key.second;
+    const std::string_view timezone = sum.timezone;
     std::vector<Allowances::One> cells;
     std::vector<Units> wanted;
     const auto add = [&](Period period, const std::string& session, Units used) -> Result<void> {
-      const Result<Numbers> countless = numbers({}, period, sum.timezone);
+      const Result<Numbers> countless = numbers({}, period, timezone);
       if (!countless) return countless.error();
       cells.push_back({countless->limit, cell(cells_of(user, type, session), period)});
       wanted.push_back(used);

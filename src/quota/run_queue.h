@@ -60,6 +60,8 @@ class RunQueue {
   [[nodiscard]] Moved step(double factor, Nanos now);
   [[nodiscard]] Nanos next_step(double factor, Nanos now) const;  // kMaxTime: nothing is due
 
+  // Runs that nobody has renewed are over. All that takes the time does so first; call it to know of them sooner.
+  void forget_expired_runs(Nanos now);
   [[nodiscard]] bool knows(std::string_view id) const { return ids_.contains(id); }
   // Ends a run, or a wait; false: there is none of that id. `user` must be its own, unless empty.
   bool end(std::string_view id, std::string_view user, Nanos now);
@@ -125,7 +127,6 @@ class RunQueue {
   [[nodiscard]] Nanos next_end(Nanos now) const;
   [[nodiscard]] std::optional<Nanos> estimate_of(std::size_t position, double factor, Nanos now) const;
   [[nodiscard]] Nanos next_release() const noexcept;
-  void forget_expired_runs(Nanos now);
   void run(Arrival arrival, Nanos now);
   void end_run(Sequence sequence);
   void wait(Arrival arrival, Nanos now);

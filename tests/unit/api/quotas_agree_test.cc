@@ -171,6 +171,17 @@ TEST(QuotasAgree, WhatARunHoldsIsHeldForAsLongAsItRuns) {
   EXPECT_TRUE(server.asked(kSecond)["allowed"]) << "it is over";
 }
 
+TEST(QuotasAgree, WhatARunHoldsIsFreeOnceNobodyHasRenewedIt) {
+  QuotaServer server({.queue = {.ttl = seconds{60}}});
+  server.load(
+      "policies: [{id: one, match: {operations: [shell]}, key: [user], "
+      "limit: {strategy: concurrency, max: 1, lease_ttl: 600s}}]");
+  EXPECT_EQ(server.asked(R"({"user": "42", "type": "shell", "run": "r1"})")["run_ttl_ms"], 60'000);
+  server.clock.advance(seconds{61});
+  server.quotas->tick();
+  EXPECT_TRUE(server.command()["allowed"]);
+}
+
 TEST(QuotasAgree, AClientThatGoesAwayWhileAPolicyHoldsItIsNotCharged) {
   QuotaServer server;
   server.load(
