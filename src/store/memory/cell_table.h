@@ -75,8 +75,8 @@ class CellTable {
       if (cells[kSlots - 1].high == 0) return nullptr;
     }
   }
-  // Behind the last cell.
-  [[nodiscard]] const Entry* end() const noexcept { return buckets()[bucket_count()].cells; }
+  // Behind the last cell; nullptr: there is none.
+  [[nodiscard]] const Entry* end() const noexcept { return reinterpret_cast<const Entry*>(buckets() + bucket_count()); }
   // The same without a loop, for a cell that stands in its first bucket: nullptr may also mean that it does not.
   [[nodiscard]] static Entry* find_at_home(Bucket& bucket, std::uint64_t low, std::uint64_t identity) noexcept {
     Entry* cell = bucket.cells;

@@ -155,7 +155,8 @@ bool MemoryStore::quick_quotas(std::span<const Charge> charges, const Ask& ask, 
   if (charge == charges.data() + charges.size()) [[likely]]
     return true;
   while (charge-- != charges.data()) {
-    find(shard_of(charge->key), charge->key, Strategy::kQuota).words[1] -= charge->cost;
+    const Place place = find(shard_of(charge->key), charge->key, Strategy::kQuota);
+    if (place.words != nullptr) place.words[1] -= charge->cost;
   }
   return false;
 }
@@ -205,10 +206,10 @@ Applied MemoryStore::apply_quickly(std::span<const Charge> charges, const Ask& a
                                    std::span<Outcome> outcomes) noexcept {
   std::array<Shard*, kMostQuick> shards;
   std::size_t count = 0;
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    Shard* const shard = &shard_of(charges[i].key);
+  for (const Charge& charge : charges) {
+    Shard* const shard = &shard_of(charge.key);
     if (count > 0 && shard == shards[count - 1]) continue;  // side by side, as a command's quotas are
-    prefetch_cell(*shard, charges[i].key, charges[i].limit->strategy());
+    prefetch_cell(*shard, charge.key, charge.limit->strategy());
     shards[count++] = shard;
   }
   // As they come, while nobody else has one of them and none comes twice; whoever would have to wait lets go first.
