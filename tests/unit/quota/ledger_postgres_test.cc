@@ -80,7 +80,7 @@ TEST_F(PostgresLedgerTest, AsyncLosesNothingAndDoublesNothingWhileTheServerCrash
 }
 
 TEST_F(PostgresLedgerTest, SyncCallersHearOfACrashWhenPatienceIsOver) {
-  const auto ledger = place_.open({.durability = Durability::kSync, .patience = 200ms});
+  const auto ledger = place_.open({.durability = Durability::kSync});
   test::LedgerAnswers answers;
   ledger->add(charge_of("ann"), answers.next());
   ASSERT_TRUE(answers.take(1)[0].has_value());
@@ -101,7 +101,7 @@ TEST_F(PostgresLedgerTest, SyncCallersHearOfACrashWhenPatienceIsOver) {
 }
 
 TEST_F(PostgresLedgerTest, AFrozenServerIsGivenUpOnAndNothingIsDoneTwiceWhenItThaws) {
-  const auto sync = place_.open({.durability = Durability::kSync, .patience = 200ms});
+  const auto sync = place_.open({.durability = Durability::kSync});
   test::LedgerAnswers answers;
   sync->add(charge_of("ann"), answers.next());
   ASSERT_TRUE(answers.take(1)[0].has_value());
