@@ -131,7 +131,7 @@ Nanos WaitQueue::poll() {
         serve(lines_.find(retries_.begin()->key), now, finished);
       }
       if (deadlines_.empty() || deadlines_.begin()->first > now) break;
-      expire_first(finished);  // whoever stood behind may have its turn at this very instant
+      expire_first(now, finished);  // whoever stood behind may have its turn at this very instant
     }
     next = next_due();
   }
@@ -204,11 +204,12 @@ void WaitQueue::serve(Lines::iterator line, Nanos now, std::vector<Finished>& fi
   }
 }
 
-// The first of a line is tried once more, at its deadline; it is the only one for whom there could be room.
-void WaitQueue::expire_first(std::vector<Finished>& finished) {
+// The first of a line is tried once more, at its deadline; it is the only one for whom there could be room. Where its
+// time is up as well, it leaves before those behind it, for whom there may be room then.
+void WaitQueue::expire_first(Nanos now, std::vector<Finished>& finished) {
   Entry* entry = entries_.at(deadlines_.begin()->second).get();
   const auto line = lines_.find(entry->waiter.key);
-  if (*line->second.entries.begin() == entry) {
+  if ((*line->second.entries.begin())->waiter.deadline <= now) {
     set_retry(line, Nanos{0});
     return;
   }

@@ -103,7 +103,7 @@ class WaitQueue final : private ClockListener {
   // All below: under the lock.
   [[nodiscard]] Nanos now() const noexcept;
   void serve(Lines::iterator line, Nanos now, std::vector<Finished>& finished);
-  void expire_first(std::vector<Finished>& finished);
+  void expire_first(Nanos now, std::vector<Finished>& finished);
   void notice_wall_step(Nanos now);
   void set_retry(Lines::iterator line, Nanos at);
   void remove(Entry* entry);

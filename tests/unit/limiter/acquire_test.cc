@@ -158,6 +158,16 @@ TEST_F(Acquire, WhoTimesOutLetsTheNextGoAtThatVeryInstant) {
   EXPECT_THAT(advance(4s), ElementsAre(std::pair("big", Reason::kTimedOut), std::pair("small", Reason::kOk)));
 }
 
+TEST_F(Acquire, WhoCameFirstButStandsBehindIsTriedOnceThoseBeforeItHaveTimedOut) {
+  use(token_bucket(10, 1));
+  ASSERT_TRUE(limiter_->try_acquire("key", 10));
+  ask("small", {2, 5s, 0});
+  ask("big", {5, 5s, 1});
+  ask("urgent", {1, 10s, 2});
+  EXPECT_THAT(advance(1s), ElementsAre(std::pair("urgent", Reason::kOk)));
+  EXPECT_THAT(advance(4s), ElementsAre(std::pair("big", Reason::kTimedOut), std::pair("small", Reason::kOk)));
+}
+
 TEST_F(Acquire, AHopelessWaitIsAnsweredAtOnce) {
   use(token_bucket(1, 1));
   ASSERT_TRUE(limiter_->try_acquire("key"));
@@ -562,7 +572,7 @@ RC_GTEST_PROP(Waiting, TurnsAgreeWithAPlainList, ()) {
         if (each->deadline <= now && (late == line.end() || each->deadline < late->deadline)) late = each;
       }
       if (late == line.end()) return;
-      if (late == first()) {
+      if (first()->deadline <= now) {
         serve_from_the_front(now);
       } else {
         leave(late, "late ");
