@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,8 +12,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <system_error>
+#include <thread>
 
 namespace headgate::cli {
 
@@ -48,16 +49,21 @@ namespace {
   ::_exit(0);
 }
 
-// Mostly it has by the time it is looked at; what sleeps uninterruptibly has not, and is not waited for.
-void wait_until_stopped(pid_t pid) {
+// Whether it does before long: mostly it has by the time it is looked at. On a busy machine it first must get its turn;
+// what sleeps uninterruptibly is not waited for.
+bool is_stopped_soon(pid_t pid) {
   const std::string path = fmt::format("/proc/{}/stat", pid);
-  constexpr std::chrono::milliseconds kStopWithin{5};
-  const auto until = std::chrono::steady_clock::now() + kStopWithin;
-  do {
+  constexpr std::chrono::milliseconds kStopWithin{50};
+  constexpr std::chrono::milliseconds kSleepAtMost{5};
+  constexpr std::chrono::microseconds kBetweenLooks{100};
+  const auto begin = std::chrono::steady_clock::now();
+  for (;;) {
     const std::optional<Process> now = parse_stat(read_small(AT_FDCWD, path.c_str()));
-    if (!now || now->is_stopped() || now->has_ended()) return;
-    ::sched_yield();
-  } while (std::chrono::steady_clock::now() < until);
+    if (!now || now->is_stopped() || now->has_ended()) return true;
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    if (waited >= kStopWithin || (now->state == 'D' && waited >= kSleepAtMost)) return false;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 Error no_pace(const char* what) {
@@ -100,7 +106,7 @@ void Pacer::step(Clock::time_point now) {
     release(now);
   } else {
     stop_all();
-    due_ = now + duty_.stop;
+    due_ = Clock::now() + duty_.stop;  // it may have had to wait
   }
 }
 
@@ -124,15 +130,21 @@ void Pacer::stop_all() {
   const auto has_children = [&](pid_t pid) {
     return std::any_of(all.begin(), all.end(), [&](const Process& each) { return each.parent == pid; });
   };
+  std::vector<pid_t> awake;  // what comes from them runs freely this time
+  const auto is_awake = [&](pid_t pid) { return std::find(awake.begin(), awake.end(), pid) != awake.end(); };
   for (const Process& process : all) {
     if (count == kMostProcesses) break;
     if (process.pid == watchdog_ || process.has_ended()) continue;
+    if (is_awake(process.parent)) {
+      awake.push_back(process.pid);
+      continue;
+    }
     if (process.is_stopped() && !stopped_itself(process, all)) continue;
     table_->pids[count] = process.pid;
     table_->count.store(++count, std::memory_order_release);
     ::kill(process.pid, SIGSTOP);
     // Whoever waits for its children must not hear that they have stopped.
-    if (has_children(process.pid)) wait_until_stopped(process.pid);
+    if (has_children(process.pid) && !is_stopped_soon(process.pid)) awake.push_back(process.pid);
   }
   mend_due_ = Clock::time_point::max();
   stopped_ = true;
