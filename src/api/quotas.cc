@@ -352,24 +352,19 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
 
 void Quotas::admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nanos day) {
   const quota::Allowance& allowance = asking->allowance;
-  std::array<quota::Standing, 3> standings;
-  for (std::size_t p = 0; p < kPeriods.size(); ++p) {
-    standings[p] = {kPeriods[p], asking->used[p], allowance.rule.limits[p]};
-  }
   const bool over = asking->past >= 0;
   quota::Ledger::Charge charge;
   charge.key = {asking->ask.user, std::string(allowance.type), asking->by_session ? asking->ask.session : "", day};
   charge.usage.commands = 1;
   charge.usage.would_refuse = over ? 1 : 0;
   charge.usage.throttled = answer.throttle_factor < 1 ? 1 : 0;
-  ledger_.add(std::move(charge), [this, asking, standings, over, wall,
-                                  answer = std::move(answer)](const Result<void>& kept) {
+  ledger_.add(std::move(charge), [this, asking, over, wall, answer = std::move(answer)](const Result<void>& kept) {
     if (kept) {
       ++counts_.allowed;
       if (over) ++counts_.would_refuse;
       if (answer.throttle_factor < 1) ++counts_.throttled;
       tell(watch_.admitted({asking->ask.user, asking->allowance.type, answer.throttle_factor, service_.clock->now()},
-                           standings),
+                           standings(asking->allowance, asking->used)),
            wall);
       return asking->done(answer);
     }

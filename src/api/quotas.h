@@ -172,6 +172,7 @@ class Quotas final : private ClockListener {
   void refuse(const AskingPtr& asking, QuotaAnswer answer);
   void refuse_start(const AskingPtr& asking, std::string error, std::string reason, Nanos retry_after);
   void answer_standing(Asking& asking, std::span<const core::Outcome> outcomes, Nanos wall, QuotaAnswer& answer);
+  static std::array<quota::Standing, 3> standings(const quota::Allowance& allowance, const std::array<Units, 3>& used);
   void tell(const std::vector<quota::Alert>& alerts, Nanos wall);
   void clock_moved() noexcept override;
   void serve();

@@ -208,6 +208,12 @@ Result<Quotas::Status> Quotas::status(const std::string& user, std::string_view 
   return status;
 }
 
+std::array<quota::Standing, 3> Quotas::standings(const quota::Allowance& allowance, const std::array<Units, 3>& used) {
+  std::array<quota::Standing, 3> all;
+  for (std::size_t p = 0; p < kPeriods.size(); ++p) all[p] = {kPeriods[p], used[p], allowance.rule.limits[p]};
+  return all;
+}
+
 Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
   (void)ledger_.flush();  // what this server has answered is to be among it; if it cannot be written, reading says why
   const Nanos wall = service_.clock->wall(service_.clock->now());
@@ -270,6 +276,9 @@ Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
     const std::string& user = key.first;
     const std::string& type = key.second;
     const std::string_view timezone = sum.timezone;
+    if (const Result<quota::Allowance> allowance = book_.find(user, {}, type); allowance && allowance->type == type) {
+      watch_.found({user, type, 1, service_.clock->now()}, standings(*allowance, sum.used));
+    }
     std::vector<Allowances::One> cells;
     std::vector<Units> wanted;
     const auto add = [&](Period period, const std::string& session, Units used) -> Result<void> {

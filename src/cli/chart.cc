@@ -31,17 +31,17 @@ std::string chart(const std::vector<ChartRow>& rows, const ChartAxis& axis, cons
   const std::size_t room = std::min(static_cast<std::size_t>(terminal.width) - kNames, kMostColumns);
   double most = 0;
   std::size_t columns = 0;
-  std::vector<std::vector<double>> sums;
+  std::vector<std::vector<double>> means;
   for (const ChartRow& row : rows) {
-    sums.push_back(put_together(row.values, room));
-    columns = std::max(columns, sums.back().size());
-    for (const double value : sums.back()) most = std::max(most, value);
+    means.push_back(put_together(row.values, room));
+    columns = std::max(columns, means.back().size());
+    for (const double value : means.back()) most = std::max(most, value);
   }
   std::string out;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     std::string bars;
     std::string pending;  // blanks, drawn only if something follows them
-    for (const double value : sums[r]) {
+    for (const double value : means[r]) {
       const int level = most > 0 ? static_cast<int>(std::ceil(value / most * kLevels)) : 0;
       if (level == 0) {
         pending += ' ';

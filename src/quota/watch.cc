@@ -200,6 +200,13 @@ std::vector<Alert> Watch::admitted(const Command& command, const std::array<Stan
   return alerts;
 }
 
+void Watch::found(const Command& command, const std::array<Standing, 3>& standings) {
+  std::vector<Alert> told_before;
+  const std::scoped_lock lock(impl_->mutex);
+  Impl::User& user = impl_->user(command.user, command.now);
+  for (const Standing& standing : standings) impl_->high(command, standing, user, told_before);
+}
+
 std::vector<Alert> Watch::recorded(const Execution& execution, Nanos now) {
   std::vector<Alert> alerts;
   const bool slow = std::chrono::milliseconds{execution.duration_ms} > impl_->options.long_run;

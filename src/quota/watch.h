@@ -60,6 +60,8 @@ class Watch {
   };
   // After a command was admitted: what is to be told now.
   [[nodiscard]] std::vector<Alert> admitted(const Command& command, const std::array<Standing, 3>& standings);
+  // How quotas stood when this began to watch: whoever watched before has told of those that were high then.
+  void found(const Command& command, const std::array<Standing, 3>& standings);
   // After one was recorded.
   [[nodiscard]] std::vector<Alert> recorded(const Execution& execution, Nanos now);
 

@@ -48,6 +48,24 @@ TEST(QuotasAgree, TypesThatAreRefusedNowAreRememberedAllTheSame) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(QuotasAgree, WhatWasToldBeforeARestartIsNotToldAgain) {
+  const std::string folder = a_folder();
+  const auto told = [](QuotaServer& server, int commands) {
+    EXPECT_EQ(server.put("/api/quotas/user/42", R"({"types": {"shell": {"daily": 10}}})").status, 200);
+    EXPECT_TRUE(server.quotas->restore().has_value());
+    for (int i = 0; i < commands; ++i) EXPECT_TRUE(server.command()["allowed"]);
+    server.notices.flush();
+    return server.get("/api/alerts").json()["alerts"].size();
+  };
+  {
+    QuotaServer before({}, folder);
+    EXPECT_EQ(told(before, 8), 1u);
+  }
+  QuotaServer after({}, folder);
+  EXPECT_EQ(told(after, 2), 0u);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(QuotasAgree, ACommandIsRecordedUnderThePlanThatItWasCheckedWith) {
   QuotaServer server;
   ASSERT_EQ(server.put("/api/quotas/plans/team", R"({"types": {"deploy": {"daily": 3}}})").status, 200);

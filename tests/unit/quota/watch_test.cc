@@ -49,6 +49,17 @@ TEST(QuotaWatch, TellsOnceWhenAQuotaIsNearlyUsedUp) {
       << "counters of several nodes may skip";
 }
 
+TEST(QuotaWatch, WhatWasHighBeforeItWatchedHasBeenTold) {
+  Watch watch;
+  const Watch::Command command{"ann", "shell", 1, 1s};
+  watch.found(command, standing(450, 2'000));
+  EXPECT_EQ(texts(watch.admitted(command, standing(451, 2'001))), "");
+  EXPECT_EQ(texts(watch.admitted(command, standing(452, 2'400))),
+            "quota_high: \"ann\" has used 2400 of 3000 shell commands this week (80 %)");
+  EXPECT_EQ(texts(watch.admitted(command, standing(1, 2'401))), "") << "the next day";
+  EXPECT_NE(texts(watch.admitted(command, standing(400, 2'800))), "");
+}
+
 TEST(QuotaWatch, TellsQuotasApart) {
   Watch watch;
   EXPECT_EQ(texts(watch.admitted({"ann", "shell", 1, 1s}, standing(499, 2'999, 9'999'999))),
