@@ -1,12 +1,12 @@
 // Slows a process and all that come from it down by stopping them for a part of each period, where no control group can
 // be had. Whoever else stopped a process (Ctrl-Z in a shell below) keeps it stopped.
 //
-// Parents are stopped before and continued after their children, so that a shell does not see its jobs stop; what stops
-// itself because of that all the same is continued where it is noticed. At most
-// kMostProcesses are slowed; further ones run freely. However this process ends, also by SIGKILL, nothing stays
-// stopped: a watchdog, a process in a session of its own, holds the other end of a pipe and continues what is noted in
-// memory that both share. Only killing the watchdog together with this process, within one period, could prevent that.
-// If the watchdog alone is lost, nothing is stopped from then on.
+// Parents are stopped before and continued after their children, so that a shell does not see its jobs stop; what
+// stops itself because of that all the same is continued where it is noticed. Children of a parent that does not stop
+// in time run freely for that period, and so does all beyond kMostProcesses. However this process ends, also by
+// SIGKILL, nothing stays stopped: a watchdog, a process in a session of its own, holds the other end of a pipe and
+// continues what is noted in memory that both share. Only killing the watchdog together with this process, within one
+// period, could prevent that. If the watchdog alone is lost, nothing is stopped from then on.
 //
 // Not for sharing between threads.
 #pragma once
