@@ -53,8 +53,9 @@ HttpReader::State HttpReader::feed(std::string_view bytes) {
   in_.append(bytes);
   while (true) {
     const Part before = part_;
+    const std::size_t size = in_.size();
     const State state = step();
-    if (state != State::kMore || part_ == before) return state;
+    if (state != State::kMore || (part_ == before && in_.size() == size)) return state;
   }
 }
 
@@ -90,7 +91,7 @@ HttpReader::State HttpReader::step() {
       if (end == std::string::npos) return State::kMore;
       head_ = in_.substr(0, end + 2);
       in_.erase(0, end + 4);
-      return read_head(head_) ? feed({}) : State::kBroken;
+      return read_head(head_) && within_bound(head_.size()) ? State::kMore : State::kBroken;
     }
     case Part::kUntilEnd: left_ = in_.size(); return take_body();
     case Part::kLength:
@@ -114,7 +115,7 @@ HttpReader::State HttpReader::step() {
     case Part::kTrailer:
       if (!line(text)) return in_.size() > kMostHead ? State::kBroken : State::kMore;
       if (text.empty()) part_ = Part::kDone;
-      return text.empty() ? State::kMore : feed({});
+      return within_bound(text.size() + 2) ? State::kMore : State::kBroken;
     case Part::kDone:
       if (!in_.empty()) reusable_ = false;
       return State::kDone;
@@ -122,12 +123,17 @@ HttpReader::State HttpReader::step() {
   return State::kBroken;
 }
 
+bool HttpReader::within_bound(std::size_t bytes) {
+  head_bytes_ += bytes;
+  return head_bytes_ <= kMostHead + 2;
+}
+
 bool HttpReader::read_head(std::string_view head) {
   constexpr std::string_view kVersion = "HTTP/1.";
   constexpr std::size_t kStatusAt = 9;
   const std::string_view first = head.substr(0, head.find("\r\n"));
   if (!first.starts_with(kVersion) || first.size() < kStatusAt + 3 ||
-      !whole_number(first.substr(kStatusAt, 3), status_)) {
+      !whole_number(first.substr(kStatusAt, 3), status_) || status_ < 100) {
     return false;
   }
   reusable_ = first[kVersion.size()] == '1';

@@ -2,7 +2,8 @@
 // before every command, without the time that it takes to load libcurl. Everything else (TLS, other machines, proxies)
 // is libcurl's.
 //
-// Not for sharing between threads. The head of an answer is bounded by kMostHead, its body by what the caller says.
+// Not for sharing between threads. The head of an answer is bounded by kMostHead, with the heads of 1xx answers before
+// it and trailers after it; its body by what the caller says.
 #pragma once
 
 #include <functional>
@@ -39,6 +40,8 @@ class HttpReader {
   [[nodiscard]] State step();
   [[nodiscard]] bool read_head(std::string_view head);
   [[nodiscard]] State take_body();
+  // Counts what is neither body nor its framing: heads of 1xx answers, the head itself and trailers. False: too much.
+  [[nodiscard]] bool within_bound(std::size_t bytes);
 
   std::size_t most_body_;
   std::string in_;
@@ -46,6 +49,7 @@ class HttpReader {
   std::string body_;
   Part part_ = Part::kHead;
   std::uint64_t left_ = 0;
+  std::size_t head_bytes_ = 0;
   int status_ = 0;
   bool reusable_ = true;
   bool begun_ = false;
