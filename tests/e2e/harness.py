@@ -26,7 +26,26 @@ def main():
     """Every script is called with the path of the binary."""
     global BINARY
     BINARY = os.path.abspath(sys.argv.pop(1))
-    unittest.main()
+    if not os.environ.get("HEADGATE_SANITIZED"):
+        unittest.main()
+    with tempfile.TemporaryDirectory() as reports:
+        sanitize(reports)
+        program = unittest.main(exit=False)
+        sys.exit(0 if program.result.wasSuccessful() and not reported(reports) else 1)
+
+
+def sanitize(reports):
+    """Every process that is started from here on ends with the first thing a sanitizer finds, and writes it there."""
+    for name, more in (("ASAN", "detect_leaks=1:"), ("TSAN", "second_deadlock_stack=1:"), ("UBSAN", "print_stacktrace=1:")):
+        os.environ[f"{name}_OPTIONS"] = f"{more}halt_on_error=1:exitcode=99:log_path={reports}/report"
+
+
+def reported(reports):
+    """Whether a sanitizer has found something in any of these processes; prints it."""
+    found = sorted(pathlib.Path(reports).iterdir())
+    for report in found:
+        print(report.read_text(errors="replace"), file=sys.stderr)
+    return bool(found)
 
 
 def free_port():

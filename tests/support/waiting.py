@@ -1,7 +1,9 @@
 """Waiting for a condition, and saying which one did not come."""
+import os
 import time
 
-PATIENCE = 30
+# A sanitizer makes everything several times slower.
+PATIENCE = 120 if os.environ.get("HEADGATE_SANITIZED") else 30
 
 
 def wait_until(holds, what):

@@ -66,7 +66,7 @@ TEST(HttpReader, WhatIsCutOffOrNoHttpIsBroken) {
   EXPECT_EQ(cut.feed("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"), State::kMore);
   EXPECT_EQ(cut.end(), State::kBroken);
   for (const char* bytes :
-       {"SSH-2.0-x\r\n\r\n", "HTTP/2 200\r\n\r\n", "HTTP/1.1 abc\r\n\r\n",
+       {"SSH-2.0-x\r\n\r\n", "HTTP/2 200\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 -12\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n"}) {
@@ -80,6 +80,19 @@ TEST(HttpReader, KeepsToItsBounds) {
   EXPECT_EQ(body.feed("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + std::string(1500, 'x')), State::kTooLong);
   HttpReader head(kMostBytes);
   EXPECT_EQ(head.feed("HTTP/1.1 200 OK\r\nX: " + std::string(HttpReader::kMostHead, 'x')), State::kBroken);
+}
+
+TEST(HttpReader, EndsAnAnswerThatOnlyEverBegins) {
+  HttpReader interim(kMostBytes);
+  State state = State::kMore;
+  for (std::size_t i = 0; i < HttpReader::kMostHead && state == State::kMore; ++i) {
+    state = interim.feed("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  EXPECT_EQ(state, State::kBroken);
+  HttpReader trailers(kMostBytes);
+  state = trailers.feed("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n");
+  for (std::size_t i = 0; i < HttpReader::kMostHead && state == State::kMore; ++i) state = trailers.feed("a: b\r\n");
+  EXPECT_EQ(state, State::kBroken);
 }
 
 }  // namespace
