@@ -90,6 +90,19 @@ Span Calendar::period_at(Nanos wall) const noexcept {
   return span;
 }
 
+Nanos Calendar::longest() const noexcept {
+  // Zones have changed their offset by up to a day at once, as Samoa did when it moved across the date line.
+  constexpr Nanos kChange = days{1};
+  switch (period_) {
+    case Period::kHour: return std::chrono::hours{1};
+    case Period::kDay: return days{1} + kChange;
+    case Period::kWeek: return days{7} + kChange;
+    case Period::kMonth: return days{31} + kChange;
+    case Period::kYear: break;
+  }
+  return days{366} + kChange;
+}
+
 std::string Calendar::date_at(Nanos wall) const {
   const Nanos local = wall + zone_->get_info(date::sys_time<Nanos>{wall}).offset;
   return date::format("%F", date::floor<days>(date::local_time<Nanos>{local}));

@@ -30,6 +30,8 @@ class Calendar {
 
   // The period that contains `wall`. Allocates nothing; about a microsecond.
   [[nodiscard]] Span period_at(Nanos wall) const noexcept;
+  // No period is longer.
+  [[nodiscard]] Nanos longest() const noexcept;
   // The local date: "2026-11-16".
   [[nodiscard]] std::string date_at(Nanos wall) const;
   // Tells calendars apart by period and the zone's name, alike on all machines.

@@ -1,8 +1,10 @@
 // Fixed window and quota: a count that starts again with each window. Windows are aligned to the epoch of the wall
 // clock; a quota's windows are calendar periods.
 //
-// If the wall clock is set back, the window already begun stays the current one until its own end: nothing is granted
-// twice. A reservation may lie in a window that has not begun (`ahead`); nobody is admitted before it then.
+// If the wall clock is set back a little, the window already begun stays the current one until its own end: nothing is
+// granted twice. A window more than one whole window away was begun by a clock that was wrong then or is wrong now: its
+// count moves into the window of the present, so that it blocks no longer than that one lasts. A reservation may lie in
+// a window that has not begun (`ahead`); no check is admitted before it then, however far away it is.
 #pragma once
 
 #include "core/calendar.h"
@@ -22,6 +24,11 @@ struct WindowNumbers {
   Nanos window{0};  // 0: the calendar decides
   Calendar calendar;
 
+  // No window is longer.
+  [[nodiscard]] Nanos longest() const noexcept { return window == Nanos{0} ? calendar.longest() : window; }
+  [[nodiscard]] bool lies_in_the_future(const WindowState& state, Nanos now) const noexcept {
+    return !state.ahead && state.end - now > 2 * longest();
+  }
   [[nodiscard]] Span span_at(Nanos now) const noexcept {
     if (window == Nanos{0}) return calendar.period_at(now);
     const Nanos start = now - now % window;
@@ -29,10 +36,19 @@ struct WindowNumbers {
   }
 };
 
+// The state as of `now`. A store that may write keeps it even after a denial: otherwise the count of a window from the
+// future would block every window up to that one.
+[[nodiscard]] inline WindowState present_window(WindowState state, const WindowNumbers& n, Nanos now) noexcept {
+  if (now >= state.end) return {n.span_at(now).end, 0, false};
+  if (n.lies_in_the_future(state, now)) [[unlikely]]
+    state.end = n.span_at(now).end;
+  return state;
+}
+
 // REQUIRES: 0 <= cost <= most.
 [[nodiscard]] inline Step<WindowState> fixed_window(WindowState state, const WindowNumbers& n, Units cost,
                                                     Nanos now) noexcept {
-  if (now >= state.end) state = {n.span_at(now).end, 0, false};
+  state = present_window(state, n, now);
   Nanos earliest = now;
   if (state.ahead) {
     const Nanos start = n.span_at(state.end - Nanos{1}).start;

@@ -123,6 +123,11 @@ class FixedWindow {
     reserved_until_ = at - at % window_;
   }
   [[nodiscard]] Nanos end(Nanos t) const { return (index(t) + 1) * window_; }
+  // The clock shows `t`: if the newest window is more than a whole window away, its count moves into the present one.
+  void see(Nanos t) {
+    if (used_.empty() || end(t) - t <= 2 * window_) return;
+    used_ = {{t / window_, used_.rbegin()->second}};
+  }
 
  private:
   [[nodiscard]] std::int64_t index(Nanos t) const {

@@ -249,6 +249,12 @@ Outcome judge(const CompiledLimit& limit, const Word* w, bool ahead, Units cost,
   return {};
 }
 
+void leave_future(const CompiledLimit& limit, Word* w, bool ahead, Nanos now) noexcept {
+  if (!limit.follows_wall()) return;
+  const core::WindowNumbers& n = limit.numbers.window;
+  if (n.lies_in_the_future(load_window(w, ahead), now)) w[0] = n.span_at(now).end.count();
+}
+
 bool charge(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos at, bool reserve,
             LeaseId lease) noexcept {
   const auto& n = limit.numbers;
@@ -300,7 +306,8 @@ Outcome charge_gcra(const CompiledLimit& limit, Word* w, Units cost, Nanos now) 
 
 Outcome charge_window(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos now) noexcept {
   const auto step = core::fixed_window(load_window(w, ahead), limit.numbers.window, cost, now);
-  if (step.outcome.fits()) save(step.next, w, ahead);
+  // A denied check leaves `next` as it was, but for a window from the future.
+  if (step.outcome.fits() || step.next.end < Nanos{w[0]}) save(step.next, w, ahead);
   return step.outcome;
 }
 

@@ -167,6 +167,10 @@ inline constexpr Units kMostCounted = Units{1} << 53;
 [[nodiscard]] core::Outcome judge(const core::CompiledLimit& limit, const Word* words, bool ahead, Units cost,
                                   Nanos now) noexcept;
 
+// Moves the count of a window that a wrong clock began into the present one (see core/fixed_window.h). Other strategies
+// have none.
+void leave_future(const core::CompiledLimit& limit, Word* words, bool ahead, Nanos now) noexcept;
+
 // Writes the charge. False: there was no memory for it, and nothing was written.
 // REQUIRES: judge() said that it fits at `at`. `reserve` says that `at` may lie in the future.
 [[nodiscard]] bool charge(const core::CompiledLimit& limit, Word* words, bool& ahead, Units cost, Nanos at,

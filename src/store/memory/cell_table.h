@@ -95,6 +95,13 @@ class CellTable {
     return place(buckets(), bucket_count(), low, high);
   }
 
+  // Makes space for so many cells at once. Without memory the table stays as it is and grows as cells come.
+  void reserve(std::uint64_t cells) noexcept {
+    const std::uint64_t wanted = cells * 100 / (kSlots * kFullest) + 1;
+    constexpr std::uint64_t kMostBuckets = std::uint64_t{1} << 31;
+    if (cells > 0 && wanted > bucket_count()) (void)rebuild(static_cast<std::uint32_t>(std::min(wanted, kMostBuckets)));
+  }
+
   void erase(Entry* cell) noexcept {
     reset_words(Tag::strategy(cell->high), cell->words);
     remove(static_cast<std::uint32_t>((cell - buckets()->cells) / kSlots), cell);

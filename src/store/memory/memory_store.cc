@@ -261,6 +261,9 @@ Outcome MemoryStore::judge_cell(const Charge& charge, const Place& place, std::u
   if (place.words == nullptr || (idle && ask.effect == Effect::kNone)) {
     outcome = judge(limit, kNew.data(), false, judged, now);
   } else if (Tag::generation(*place.high) == (generation & Tag::kGenerationMask)) {
+    if (ask.effect != Effect::kNone && (judged == cost || charge.soft)) {
+      leave_future(limit, place.words, place.ahead(), now);
+    }
     outcome = judge(limit, place.words, place.ahead(), judged, now);
   } else {
     // In place, so that waiting as long as told is enough; but on a copy when only looking, since `now` may be anything

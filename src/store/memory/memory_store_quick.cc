@@ -57,14 +57,15 @@ void prefetch_ring(const Word* words) noexcept {
   const core::WindowNumbers& numbers = limit.numbers.window;
   Word* const words = undo.place.words;
   const Word used = words[1] + charge.cost;
-  if (undo.place.ahead() || ask.wall.count() >= words[0] || used > numbers.most) [[unlikely]]
+  const Nanos left = Nanos{words[0]} - ask.wall;
+  if (undo.place.ahead() || left <= Nanos{0} || left > numbers.longest() || used > numbers.most) [[unlikely]]
     return quick_any(charge, limit, ask, outcome, undo);
   undo.second = words[1];
   undo.kind = Undo::Kind::kSecondWord;
   words[1] = used;
   outcome.wait = Nanos{0};
   outcome.delay = Nanos{0};
-  outcome.reset_after = Nanos{words[0]} - ask.wall;
+  outcome.reset_after = left;
   core::read_room(outcome, numbers.most - used, numbers.burst, charge.cost);
   return true;
 }
@@ -144,11 +145,14 @@ bool MemoryStore::quick_quotas(std::span<const Charge> charges, const Ask& ask, 
       if (cell == nullptr || cell->high != high) break;
     }
     const Units room = limit.numbers.window.most - cell->words[1];
-    if (charge->cost <= 0 || charge->cost > room || wall.count() >= cell->words[0]) break;
+    const Nanos left = Nanos{cell->words[0]} - wall;
+    if (charge->cost <= 0 || charge->cost > room || left <= Nanos{0}) break;
+    if (left > limit.numbers.window.calendar.longest()) [[unlikely]]
+      break;
     cell->words[1] += charge->cost;
     outcomes->wait = Nanos{0};
     outcomes->delay = Nanos{0};
-    outcomes->reset_after = Nanos{cell->words[0]} - wall;
+    outcomes->reset_after = left;
     outcomes->limit = limit.limit;
     core::read_room(*outcomes, room - charge->cost, limit.numbers.window.burst, charge->cost);
   }

@@ -409,14 +409,31 @@ Result<std::size_t> MemoryStore::restore(const std::string& path, Nanos now, con
     }
     return in.ok() && in.at_end();
   };
-  if (!walk(header, [](const SavedCell&) {})) return corrupt(path, "its cells make no sense");
+  // How many will come to each of our shards. The cells of the file are in the order of their hashes: a table that grew
+  // as they come would be filled from one end, its probes would be long, and it would be rebuilt again and again.
+  struct Expected {
+    std::uint64_t small = 0;
+    std::uint64_t large = 0;
+  };
+  std::vector<Expected> expected(shard_mask_ + 1);
+  const bool sound = walk(header, [&](const SavedCell& cell) {
+    if (cell.words[0] < now.count()) return;  // idle by now
+    Expected& shard = expected[cell.low & shard_mask_];
+    ++(words_of(Tag::strategy(cell.high)) == 2 ? shard.small : shard.large);
+  });
+  if (!sound) return corrupt(path, "its cells make no sense");
   if (auto accepted = accept(meta); !accepted) {
     return Error{accepted.error().code, path + ": " + accepted.error().message};
   }
 
   hasher_ = base::Hasher(seed);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::lock_guard guard(shards_[i].lock);
+    shards_[i].small.reserve(std::min<std::uint64_t>(expected[i].small, max_cells_));
+    shards_[i].large.reserve(std::min<std::uint64_t>(expected[i].large, max_cells_));
+  }
   walk(header, [&](const SavedCell& cell) {
-    if (cell.words[0] < now.count()) return;  // idle by now
+    if (cell.words[0] < now.count()) return;
     Shard& shard = shards_[cell.low & shard_mask_];
     const std::lock_guard guard(shard.lock);
     const Strategy strategy = Tag::strategy(cell.high);

@@ -70,6 +70,7 @@ Nanos window_of(const CompiledLimit& limit) noexcept {
     case Strategy::kSlidingWindow: return limit.numbers.log.window;
     case Strategy::kSlidingWindowCounter: return limit.numbers.counter.window;
     case Strategy::kConcurrency: return limit.numbers.concurrency.ttl;
+    case Strategy::kQuota: return -limit.numbers.window.calendar.longest();
     default: return limit.numbers.window.window;
   }
 }

@@ -219,6 +219,7 @@ for i = 1, n do
 
   elseif kind == 3 then
     -- A window that is counted from its start: aligned to the epoch, or of the calendar, which the caller has looked up.
+    -- W: its length; negative: no period of that calendar is longer.
     local cost, most, W, s0, e0, s1, e1
     shape, also, soft, mine, cost, most, W, s0, e0, s1, e1, pos = unpack('<I4I4Bdddddddd', A, pos + 1)
     local raw = try('GET', key)
@@ -245,14 +246,23 @@ for i = 1, n do
       used, k = 0, 3
       return true
     end
-    if now >= fin and not begin(now) then return pack('<Bddd', 3, now, i, now) end
+    local beyond = k == 3 and fin - now > 2 * math.abs(W) and used
+    if (now >= fin or beyond) and not begin(now) then return pack('<Bddd', 3, now, i, now) end
+    if beyond then
+      -- A window that a wrong clock began: its count moves into the present one, and stays there after a denial, too.
+      used = beyond
+      if effect > 0 then
+        put(key, 0, fin, '<BI4dddd', k, shape, start, fin, used)
+        dies = 2 * fin - now + spare
+      end
+    end
     local earliest = now
     if k > 32 then
       if now < start then earliest = start else k = 3 end
     end
     if cost > 0 then
       if used + cost <= most then w = earliest - now else w = fin - now end
-      if W == 0 and soft == 0 and effect >= 2 then
+      if W < 0 and soft == 0 and effect >= 2 then
         far = far or {}
         far[#far + 1] = function(instant)
           return at_once and at_once[i] or instant < fin or (instant >= s0 and instant < e0) or (instant >= s1 and instant < e1) or i

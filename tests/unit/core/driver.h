@@ -33,7 +33,10 @@ class OneCell {
   [[nodiscard]] core::Outcome peek(Units cost, Nanos now) const {
     return store::judge(limit_, words_.data(), ahead_, cost, now);
   }
+  // What a store does before it judges and may write.
+  void see(Nanos now) { store::leave_future(limit_, words_.data(), ahead_, now); }
   core::Outcome take(Units cost, Nanos now, LeaseId lease = 0) {
+    see(now);
     const core::Outcome outcome = peek(cost, now);
     if (outcome.fits() && cost > 0) charge(cost, now, false, lease);
     return outcome;

@@ -70,6 +70,8 @@ RC_GTEST_PROP(FixedWindow, AnswersLikeACountPerWindow, ()) {
   for (const Move& move : moves) {
     now += move.step(length / (limit + burst), length, last);
     const Units cost = move.units(limit + burst);
+    cell.see(now);
+    model.see(now);
     testing::check_wait(cell, cost, now);
     last = cell.take(cost, now);
     RC_ASSERT(last.fits() == model.fits(cost, now));
@@ -118,10 +120,10 @@ RC_GTEST_PROP(FixedWindow, ReservationsCountInTheirWindowAndNobodyIsAdmittedBefo
 TEST(FixedWindow, ClockSetBackKeepsTheWindowAlreadyBegun) {
   OneCell cell(fixed(2, 1min));
   EXPECT_TRUE(cell.take(1, 10min).fits());
-  EXPECT_TRUE(cell.take(1, 5min).fits()) << "counted in the window of the tenth minute";
-  const Outcome denied = cell.take(1, 5min);
-  EXPECT_EQ(denied.wait, 6min);
-  EXPECT_EQ(denied.reset_after, 6min);
+  EXPECT_TRUE(cell.take(1, 9min).fits()) << "counted in the window of the tenth minute";
+  const Outcome denied = cell.take(1, 9min);
+  EXPECT_EQ(denied.wait, 2min);
+  EXPECT_EQ(denied.reset_after, 2min);
   EXPECT_FALSE(cell.take(1, 11min - 1ns).fits());
   EXPECT_TRUE(cell.take(1, 11min).fits());
 }
@@ -162,7 +164,7 @@ TEST(FixedWindow, WorksAtTheEndOfTimeWithTheLongestWindow) {
     EXPECT_GT(denied.wait, 0s);
     EXPECT_LE(denied.wait, core::kLongestSpan);
     EXPECT_TRUE(cell.peek(most, now + denied.wait).fits());
-    EXPECT_EQ(cell.peek(1, 0s).wait, now + denied.wait);
+    EXPECT_LE(cell.peek(1, 0s).wait, core::kLongestSpan);
   }
 }
 

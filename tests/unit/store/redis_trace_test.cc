@@ -67,7 +67,9 @@ class Course {
       case 1: now_ += std::chrono::microseconds{pick(1, 3)}; break;
       case 2: now_ += std::chrono::microseconds{pick(1, span_ / 1us)}; break;
       case 3:
-        if (habits_.clock_back) now_ -= std::chrono::microseconds{pick(1, span_ / 2us)};
+        // Now and then so far that the windows of the cell lie in the future.
+        if (habits_.clock_back)
+          now_ -= std::chrono::microseconds{pick(1, (pick(0, 3) == 0 ? 20 * span_ : span_ / 2) / 1us)};
         break;
       case 4:
         if (pick(0, 5) == 0) now_ += 2 * span_;
