@@ -62,7 +62,7 @@ Json rates_json(const observe::Traffic& traffic, Nanos wall) {
   double denied = 0;
   double errors = 0;
   const Nanos since = wall - std::chrono::seconds{kSeconds};
-  for (const observe::Moment& moment : traffic.history(since, std::chrono::seconds{1})) {
+  for (const observe::Moment& moment : traffic.history(since, std::chrono::seconds{1}).moments) {
     allowed += static_cast<double>(moment.allowed);
     denied += static_cast<double>(moment.denied);
     errors += static_cast<double>(moment.errors);
@@ -198,6 +198,8 @@ void get_overview(Call& call) {
            {"waiting", engine.waiting()},
            {"load",
             {{"load", load.load ? number_json(*load.load) : Json()},
+             {"reported", load.reported ? number_json(*load.reported) : Json()},
+             {"sensors", load.sensors},
              {"level", control::to_string(load.level)},
              {"factor", number_json(load.factor)}}},
            {"emergency",
@@ -225,14 +227,15 @@ void get_history(Call& call) {
                      fmt::format("since and step must make at most {} points; take a longer step", kMostPoints));
   }
   Json points = Json::array();
-  for (const observe::Moment& moment :
-       call.service().traffic->history(std::chrono::milliseconds{*since}, std::chrono::milliseconds{*step})) {
+  const observe::Traffic::Past past =
+      call.service().traffic->history(std::chrono::milliseconds{*since}, std::chrono::milliseconds{*step});
+  for (const observe::Moment& moment : past.moments) {
     points.push_back({{"time", millis(moment.time)},
                       {"allowed", moment.allowed},
                       {"denied", moment.denied},
                       {"errors", moment.errors}});
   }
-  call.send(Json{{"step_ms", *step}, {"points", std::move(points)}});
+  call.send(Json{{"step_ms", millis(past.step)}, {"points", std::move(points)}});
 }
 
 }  // namespace headgate::api

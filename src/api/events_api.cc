@@ -23,9 +23,9 @@ constexpr std::string_view kEventHead =
 
 bool worth_an_alert(std::string_view kind) noexcept {
   if (kind.starts_with("quota_") || kind.starts_with("command_") || kind.starts_with("ledger_")) return true;
-  constexpr std::array<std::string_view, 9> kKinds{"escalation",    "sustained_abuse", "emergency",
-                                                   "overrun",       "store_down",      "store_up",
-                                                   "store_problem", "clock_skew",      "control_conflict"};
+  constexpr std::array<std::string_view, 10> kKinds{
+      "escalation", "sustained_abuse", "emergency",  "overrun",          "store_down",
+      "store_up",   "store_problem",   "clock_skew", "control_conflict", "memory"};
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
 
@@ -43,8 +43,14 @@ Json alert_json(const Alert& alert) {
           {"kind", alert.notice.kind},
           {"time", millis(alert.notice.time)},
           {"agent", text_or_null(alert.notice.agent)},
+          {"operation", text_or_null(alert.notice.operation)},
           {"policy_id", text_or_null(alert.notice.policy_id)},
+          {"to", text_or_null(alert.notice.to)},
           {"text", alert.notice.text},
+          {"value", number_json(alert.notice.value)},
+          {"count", alert.count},
+          {"first_at", millis(alert.first_at)},
+          {"last_at", millis(alert.notice.time)},
           {"acknowledged_by", text_or_null(alert.acknowledged_by)},
           {"acknowledged_at", seen ? Json(millis(alert.acknowledged_at)) : Json()}};
 }
@@ -54,9 +60,33 @@ Json alert_json(const Alert& alert) {
 void Alerts::on_notice(const observe::Notice& notice) {
   if (!worth_an_alert(notice.kind)) return;
   const std::lock_guard guard(mutex_);
+  if (const auto known = of_condition(notice); known != alerts_.end()) {
+    Alert alert = std::move(*known);
+    alerts_.erase(known);
+    const std::uint64_t id = alert.notice.id;
+    alert.notice = notice;
+    alert.notice.id = id;
+    alert.count = notice.count;
+    alerts_.push_front(std::move(alert));
+    return;
+  }
   Alert& alert = alerts_.emplace_front();
   alert.notice = notice;
-  if (alerts_.size() > kMost) alerts_.pop_back();
+  alert.count = notice.count;
+  alert.first_at = notice.time;
+  const auto same_kind = [&](const Alert& other) { return other.notice.kind == notice.kind; };
+  if (static_cast<std::size_t>(std::count_if(alerts_.begin(), alerts_.end(), same_kind)) <= kMostOfKind) return;
+  const auto oldest = std::find_if(alerts_.rbegin(), alerts_.rend(), same_kind);
+  alerts_.erase(std::prev(oldest.base()));
+}
+
+std::deque<Alert>::iterator Alerts::of_condition(const observe::Notice& notice) {
+  if (!observe::counts_repeats(notice.kind)) return alerts_.end();
+  const std::string condition = observe::condition_of(notice);
+  return std::find_if(alerts_.begin(), alerts_.end(), [&](const Alert& alert) {
+    return alert.notice.kind == notice.kind && observe::condition_of(alert.notice) == condition &&
+           notice.time - alert.notice.time < observe::kRepeatCoolDown;
+  });
 }
 
 std::vector<Alert> Alerts::latest() const {

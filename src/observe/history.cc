@@ -30,15 +30,21 @@ void History::add(const Moment& since_last, Nanos wall) {
   add_to(coarse_, kCoarse, since_last, newest_);
 }
 
+Nanos History::step_of(Nanos since, Nanos step) const noexcept {
+  const bool fine = is_fine(since, step);
+  const Nanos width = fine ? kFine : kCoarse;
+  step = std::clamp(step, width, width * static_cast<std::int64_t>(fine ? kFineSteps : kCoarseSteps));
+  return (step + width - Nanos{1}) / width * width;
+}
+
 std::vector<Moment> History::since(Nanos since, Nanos step) const {
   std::vector<Moment> found;
   if (first_ < Nanos{0}) return found;
   since = std::max(since, Nanos{0});
-  const bool fine = step < kCoarse && since > newest_ - kFine * kFineSteps;
+  const bool fine = is_fine(since, step);
   const Ring& ring = fine ? fine_ : coarse_;
   const Nanos width = fine ? kFine : kCoarse;
-  step = std::clamp(step, width, width * static_cast<std::int64_t>(ring.size()));
-  step = (step + width - Nanos{1}) / width * width;
+  step = step_of(since, step);
 
   const Nanos oldest = std::max({floor_to(first_, width), floor_to(since, width),
                                  floor_to(newest_, width) - width * static_cast<std::int64_t>(ring.size() - 1)});

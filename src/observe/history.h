@@ -21,11 +21,16 @@ class History {
 
   // What has come since the last call, up to `wall`. A clock that goes back adds to the newest step there is.
   void add(const Moment& since_last, Nanos wall);
+  // How far apart the points are that since() gives: `step` rounded up to what is kept of that time.
+  [[nodiscard]] Nanos step_of(Nanos since, Nanos step) const noexcept;
   // Newest last, in steps of `step` rounded up to what is kept; steps in which nothing came are there too, from the
   // first one ever on.
   [[nodiscard]] std::vector<Moment> since(Nanos since, Nanos step) const;
 
  private:
+  [[nodiscard]] bool is_fine(Nanos since, Nanos step) const noexcept {
+    return step < kCoarse && since > newest_ - kFine * kFineSteps;
+  }
   // Each step has one place, by its number.
   using Ring = std::vector<Moment>;
   static void add_to(Ring& ring, Nanos width, const Moment& what, Nanos at);

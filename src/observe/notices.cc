@@ -15,6 +15,7 @@
 #include "engine/check_json.h"
 #include "observe/log.h"
 #include "observe/one_line.h"
+#include "observe/repeats.h"
 
 namespace headgate::observe {
 namespace {
@@ -35,9 +36,11 @@ std::string to_json(const Notice& notice) {
   append_text("operation", notice.operation, out);
   append_text("policy_id", notice.policy_id, out);
   append_text("to", notice.to, out);
+  append_text("action", notice.action, out);
   append_text("text", notice.text, out);
   out += ",\"value\":";
   engine::append_json_number(notice.value, out);
+  if (notice.count > 1) fmt::format_to(std::back_inserter(out), ",\"count\":{}", notice.count);
   out += '}';
   return out;
 }
@@ -47,11 +50,17 @@ bool is_everyday(std::string_view kind) noexcept {
   return std::find(kEveryday.begin(), kEveryday.end(), kind) != kEveryday.end();
 }
 
+bool counts_repeats(std::string_view kind) noexcept { return kind == "escalation" || kind == "overrun"; }
+
+std::string condition_of(const Notice& notice) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}", notice.kind, notice.agent, notice.operation, notice.policy_id, notice.to);
+}
+
 std::vector<std::string> notice_kinds() {
   // The server's own; whoever tells another adds it here, so that webhooks can be asked for it.
-  std::vector<std::string> kinds{"store_down",       "store_up",    "store_problem", "clock_skew",
-                                 "control_conflict", "ledger_down", "ledger_up",     "quota_high",
-                                 "quota_throttled",  "quota_spike", "command_long",  "command_failed"};
+  std::vector<std::string> kinds{
+      "store_down", "store_up",        "store_problem", "clock_skew",   "control_conflict", "ledger_down", "ledger_up",
+      "quota_high", "quota_throttled", "quota_spike",   "command_long", "command_failed",   "memory"};
   for (int kind = 0; kind <= static_cast<int>(engine::Event::Kind::kReload); ++kind) {
     kinds.emplace_back(engine::to_string(static_cast<engine::Event::Kind>(kind)));
   }
@@ -65,7 +74,7 @@ struct Notices::Impl {
 
   // Looked at first without the lock, so that a flood which is dropped anyway costs next to nothing.
   [[nodiscard]] bool fits_now(std::string_view kind) noexcept {
-    if (fits(size.load(std::memory_order_relaxed), kind)) return true;
+    if (counts_repeats(kind) || fits(size.load(std::memory_order_relaxed), kind)) return true;
     dropped.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
@@ -74,7 +83,10 @@ struct Notices::Impl {
     bool wake = false;
     {
       const std::lock_guard guard(mutex);
+      // Of each condition there is at most one in the queue, so that a flood of one leaves room for all others.
+      if (counts_repeats(notice.kind) && !repeats.arrives(notice)) return;
       if (!fits(queue.size(), notice.kind)) {
+        if (counts_repeats(notice.kind)) (void)repeats.leaves(notice);
         dropped.fetch_add(1, std::memory_order_relaxed);
         return;
       }
@@ -91,11 +103,17 @@ struct Notices::Impl {
     for (;;) {
       arrived.wait(lock, [&] { return stop || !queue.empty(); });
       if (queue.empty()) return;  // told to stop, and everything is told
-      const Notice notice = std::move(queue.front());
+      Notice notice = std::move(queue.front());
       queue.pop_front();
+      bool again = false;
+      if (counts_repeats(notice.kind)) {
+        const Repeats::Turn turn = repeats.leaves(notice);
+        notice.count = turn.count;
+        again = turn.again;
+      }
       size.store(queue.size(), std::memory_order_relaxed);
       lock.unlock();
-      tell_sinks(notice);
+      tell_sinks(notice, again);
       lock.lock();
       told_id = notice.id;
       told.fetch_add(1, std::memory_order_relaxed);
@@ -103,11 +121,11 @@ struct Notices::Impl {
     }
   }
 
-  void tell_sinks(const Notice& notice) {
+  void tell_sinks(const Notice& notice, bool again) {
     const std::lock_guard guard(sinks_mutex);
     for (const auto& sink : sinks) {
       try {
-        sink->on_notice(notice);
+        again ? sink->on_repeat(notice) : sink->on_notice(notice);
       } catch (const std::exception& e) {  // one sink's trouble is not the others'
         log(LogLevel::kError, "a listener failed", {{"kind", notice.kind}, {"why", e.what()}});
       }
@@ -118,6 +136,7 @@ struct Notices::Impl {
   std::condition_variable arrived;
   std::condition_variable all_told;
   std::deque<Notice> queue;
+  Repeats repeats;
   std::uint64_t last_id = 0;
   std::uint64_t told_id = 0;
   bool stop = false;
@@ -158,6 +177,7 @@ void Notices::on_event(const engine::Event& event) noexcept {
     notice.operation = event.operation;
     notice.policy_id = event.policy_id;
     notice.to = event.to;
+    notice.action = event.action;
     notice.text = event.text;
     notice.value = event.value;
     impl_->push(std::move(notice));
@@ -183,34 +203,5 @@ void Notices::flush() {
   const std::uint64_t last = impl_->last_id;
   impl_->all_told.wait(lock, [&] { return impl_->told_id >= last; });
 }
-
-namespace {
-
-LogLevel level_of(std::string_view kind) noexcept {
-  if (is_everyday(kind)) return LogLevel::kDebug;
-  for (const char* change : {"adaptive", "reload", "unknown_operation"}) {
-    if (kind == change) return LogLevel::kInfo;
-  }
-  return LogLevel::kWarn;
-}
-
-class LogSink final : public NoticeSink {
- public:
-  void on_notice(const Notice& notice) override {
-    const LogLevel level = level_of(notice.kind);
-    if (!logs(level)) return;
-    log(level, notice.kind,
-        {{"agent", notice.agent},
-         {"operation", notice.operation},
-         {"policy", notice.policy_id},
-         {"to", notice.to},
-         {"value", notice.value},
-         {"text", notice.text}});
-  }
-};
-
-}  // namespace
-
-std::shared_ptr<NoticeSink> make_log_sink() { return std::make_shared<LogSink>(); }
 
 }  // namespace headgate::observe

@@ -24,8 +24,10 @@ struct Notice {
   std::string operation{};
   std::string policy_id{};
   std::string to{};
+  std::string action{};  // of an "exceeded": "warn" or "log"
   std::string text{};
   double value = 0;
+  std::uint64_t count = 1;  // how often its condition came, where repeats are counted
 };
 // One JSON object, as webhooks and /api/events send it; its time in epoch milliseconds, without the texts that are
 // empty.
@@ -35,6 +37,13 @@ struct Notice {
 // "lease_expired". There may be very many of them.
 [[nodiscard]] bool is_everyday(std::string_view kind) noexcept;
 
+// Whether one condition of that kind is told once and then counted: "escalation", "overrun". What is the same again
+// within the cool-down of the last telling reaches sinks as on_repeat().
+[[nodiscard]] bool counts_repeats(std::string_view kind) noexcept;
+inline constexpr Nanos kRepeatCoolDown = std::chrono::minutes{5};
+// What makes two notices the same: kind, agent, operation, policy and target.
+[[nodiscard]] std::string condition_of(const Notice& notice);
+
 // All kinds there are: the engine's, and the server's own.
 [[nodiscard]] std::vector<std::string> notice_kinds();
 
@@ -43,6 +52,9 @@ class NoticeSink {
  public:
   virtual ~NoticeSink() = default;
   virtual void on_notice(const Notice& notice) = 0;
+  // The same condition again, too soon to be told again; `count` says how often by now. Not each of them: what comes
+  // while one is on its way is counted in.
+  virtual void on_repeat(const Notice& /*notice*/) {}
 };
 
 // Safe for concurrent use. on_event() never waits for a sink: what does not fit the queue is dropped and counted. There
@@ -69,7 +81,8 @@ class Notices final : public engine::EventSink {
 };
 
 // Writes each to the log: what a person should look at as a warning, what changes as information, and what is everyday
-// for debugging only.
+// for debugging only. What a policy with `action: log` admits past its limit is information: of each agent and policy
+// one line in ten seconds, which says how many were left out since the last.
 [[nodiscard]] std::shared_ptr<NoticeSink> make_log_sink();
 
 struct WebhookOptions {

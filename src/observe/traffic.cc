@@ -240,9 +240,9 @@ void Traffic::tick(Nanos wall) {
   impl_->history.add(moment, wall);
 }
 
-std::vector<Moment> Traffic::history(Nanos since, Nanos step) const {
+Traffic::Past Traffic::history(Nanos since, Nanos step) const {
   const std::lock_guard guard(impl_->mutex);
-  return impl_->history.since(since, step);
+  return {impl_->history.step_of(std::max(since, Nanos{0}), step), impl_->history.since(since, step)};
 }
 
 }  // namespace headgate::observe

@@ -76,8 +76,12 @@ class Traffic {
 
   // Every second, by one thread: remembers what the last second brought.
   void tick(Nanos wall);
-  // Newest last, in steps of `step`, at most a day back.
-  [[nodiscard]] std::vector<Moment> history(Nanos since, Nanos step) const;
+  struct Past {
+    Nanos step{0};  // how far apart the moments are: what was asked for, rounded up to what is kept
+    std::vector<Moment> moments;
+  };
+  // Newest last, at most a day back: by second for the last five minutes, else by ten seconds.
+  [[nodiscard]] Past history(Nanos since, Nanos step) const;
 
  private:
   struct Impl;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a server hears of its machine and tells others: load from its own sensors, and signed webhooks."""
+"""What a server tells others: signed webhooks."""
 
 import hashlib
 import hmac
@@ -109,19 +109,6 @@ class Webhook(unittest.TestCase):
             self.assertEqual(server.manage("PUT", "/api/admin/emergency", {"reason": "drill"}).status, 200)
             ((_, headers, _),) = receiver.emergencies(1)
             self.assertNotIn("X-Headgate-Signature", headers)
-
-
-class Sensors(unittest.TestCase):
-    def test_the_machines_own_load_counts_where_it_is_asked_to(self):
-        def load(server):
-            return server.manage("GET", "/api/overview").json["load"]
-
-        with harness.Server() as without, harness.Server("--set", "load.sensors=true") as server:
-            known = harness.wait_until(lambda: load(server)["load"] is not None and load(server), "a load")
-            self.assertIsInstance(known["load"], (int, float))
-            self.assertTrue(0 <= known["load"] <= 1, known)
-            self.assertIn(known["level"], ("low", "normal", "high", "critical"))
-            self.assertIsNone(load(without)["load"], "which is off unless it is asked for, and this one is older")
 
 
 if __name__ == "__main__":

@@ -204,5 +204,26 @@ TEST(LogSink, WarnsOfWhatAPersonShouldLookAtAndKeepsEverydayNoticesQuiet) {
   EXPECT_THAT(out, HasSubstr(" warn  sustained_abuse agent=\"evil agent\""));
 }
 
+TEST(LogSink, WritesOneLineInTenSecondsForEachAgentAndPolicyThatLogs) {
+  set_up_log({});
+  const auto sink = make_log_sink();
+  const auto lines = [&](const char* agent, const char* action, Nanos time) {
+    Notice notice = notice_of("exceeded");
+    notice.agent = agent;
+    notice.policy_id = "p";
+    notice.action = action;
+    notice.time = time;
+    testing::internal::CaptureStderr();
+    sink->on_notice(notice);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(lines("A", "log", 100s), HasSubstr("left_out=0"));
+  EXPECT_EQ(lines("A", "log", 101s), "");
+  EXPECT_EQ(lines("A", "log", 109s), "");
+  EXPECT_THAT(lines("B", "log", 109s), HasSubstr("agent=B"));
+  EXPECT_THAT(lines("A", "log", 110s), HasSubstr("left_out=2"));
+  EXPECT_EQ(lines("A", "warn", 200s), "") << "the asker is warned; there is nothing to log";
+}
+
 }  // namespace
 }  // namespace headgate::observe

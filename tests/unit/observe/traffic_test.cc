@@ -124,7 +124,7 @@ TEST(Traffic, HistoryIsWhatEachSecondBrought) {
   traffic.tick(kNow + 2s);
   traffic.add(answered("A"), kNow + 2500ms);
   traffic.tick(kNow + 3s);
-  const auto moments = traffic.history(kNow, 1s);
+  const auto moments = traffic.history(kNow, 1s).moments;
   ASSERT_EQ(moments.size(), 3U);
   EXPECT_EQ(moments[0].time, kNow);
   EXPECT_EQ(moments[0].allowed, 1U);
