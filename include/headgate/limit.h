@@ -95,6 +95,13 @@ class Limit {
   [[nodiscard]] Period period() const noexcept { return period_; }
   [[nodiscard]] const std::string& timezone() const noexcept { return timezone_; }
 
+  // The same limit with a burst_allowance of 0.
+  [[nodiscard]] Limit without_burst() const {
+    Limit same = *this;
+    same.burst_ = 0;
+    return same;
+  }
+
   // For people: "sliding_window 50/60s".
   [[nodiscard]] std::string describe() const;
 

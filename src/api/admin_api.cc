@@ -40,6 +40,8 @@ bool keep(const Call& call, const control::Emergency& before, const control::Eme
 
 Json load_json(const engine::Engine::Load& load) {
   return {{"load", load.load ? number_json(*load.load) : Json()},
+          {"reported", load.reported ? number_json(*load.reported) : Json()},
+          {"sensors", load.sensors},
           {"level", control::to_string(load.level)},
           {"factor", number_json(load.factor)}};
 }
@@ -47,11 +49,12 @@ Json load_json(const engine::Engine::Load& load) {
 // Reports come every few seconds; what they change is worth an entry, not each of them.
 void note_load(const Call& call, const engine::Engine::Load& before) {
   const engine::Engine::Load now = call.service().engine->load_state();
-  if (now.level != before.level || now.factor != before.factor || now.load.has_value() != before.load.has_value()) {
+  if (now.level != before.level || now.factor != before.factor ||
+      now.reported.has_value() != before.reported.has_value()) {
     state::AuditEntry entry;
     entry.time = call.wall();
     entry.who = call.who();
-    entry.action = now.load ? "load.report" : "load.clear";
+    entry.action = now.reported ? "load.report" : "load.clear";
     entry.before = text_of(load_json(before));
     entry.after = text_of(load_json(now));
     if (const Result<void> kept = call.service().database->change({}, entry); !kept) return call.fail(kept.error());
@@ -157,7 +160,7 @@ void delete_emergency(Call& call) {
   const std::lock_guard guard(call.context.settings_mutex);
   const control::Emergency before = service.engine->emergency();
   const control::AdaptiveSettings& settings = service.engine->rules()->rules.document().adaptive;
-  const control::Emergency next = control::turn_off(before, settings, service.engine->load_state().load);
+  const control::Emergency next = control::turn_off(before, settings, service.engine->load_state().followed);
   if (!(next == before)) {
     if (!keep(call, before, next)) return;
     service.engine->emergency_off(call.who());

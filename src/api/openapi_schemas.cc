@@ -166,8 +166,9 @@ const std::string& openapi_schemas() {
   "active": {"type": "boolean"}, "reason": {"type": ["string", "null"]}, "enabled_at": {"type": ["integer", "null"]},
   "enabled_by": {"type": ["string", "null"]}, "automatic": {"type": "boolean"}}},
 "LoadReport": {"type": "object", "required": ["load"], "properties": {"load": {"type": "number", "minimum": 0, "maximum": 1}}},
-"Load": {"type": "object", "required": ["load", "level", "factor"], "properties": {
-  "load": {"type": ["number", "null"]}, "level": {"type": "string"}, "factor": {"type": "number"}}},
+"Load": {"type": "object", "required": ["load", "reported", "sensors", "level", "factor"], "properties": {
+  "load": {"type": ["number", "null"], "description": "the worst of what is known"}, "reported": {"type": ["number", "null"]},
+  "sensors": {"type": "boolean", "description": "whether limits follow this machine's sensors"}, "level": {"type": "string"}, "factor": {"type": "number"}}},
 "AuditEntry": {"type": "object", "required": ["id", "time", "who", "action", "target", "before", "after"], "properties": {
   "id": {"type": "integer"}, "time": {"type": "integer"}, "who": {"type": "string"}, "action": {"type": "string"},
   "target": {"type": ["string", "null"]}, "before": {}, "after": {}}},
@@ -213,10 +214,13 @@ const std::string& openapi_schemas() {
   "offenders": {"type": "array", "items": {"type": "object", "required": ["agent", "violations"]}},
   "policies": {"type": "object", "required": ["count", "version"]}}},
 "History": {"type": "object", "required": ["step_ms", "points"], "properties": {
-  "step_ms": {"type": "integer"},
+  "step_ms": {"type": "integer", "description": "how far apart the points are: the step asked for, rounded up to what is kept"},
   "points": {"type": "array", "items": {"type": "object", "required": ["time", "allowed", "denied", "errors"]}}}},
-"Alert": {"type": "object", "required": ["id", "kind", "time", "agent", "policy_id", "text", "acknowledged_by", "acknowledged_at"], "properties": {
+"Alert": {"type": "object", "required": ["id", "kind", "time", "agent", "operation", "policy_id", "to", "text", "value", "count", "first_at", "last_at", "acknowledged_by", "acknowledged_at"], "properties": {
   "id": {"type": "integer"}, "kind": {"type": "string"}, "time": {"type": "integer"}, "agent": {"type": ["string", "null"]},
+  "operation": {"type": ["string", "null"]}, "to": {"type": ["string", "null"], "description": "whom an escalation names"},
+  "value": {"type": ["number", "null"]}, "count": {"type": "integer", "minimum": 1, "description": "how often it came"},
+  "first_at": {"type": "integer"}, "last_at": {"type": "integer"},
   "policy_id": {"type": ["string", "null"]}, "text": {"type": "string"}, "acknowledged_by": {"type": ["string", "null"]},
   "acknowledged_at": {"type": ["integer", "null"]}}},
 "Alerts": {"type": "object", "required": ["alerts"], "properties": {

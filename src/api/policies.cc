@@ -69,7 +69,10 @@ Json tiers_json(const std::optional<TierLimits>& tiers) {
 std::string layers_json(const Policies::Layers& layers, bool whole) {
   Json json{{"from", layers.from_files ? "files" : "api"}, {"texts", Json::array()}};
   if (whole || !layers.from_files) {
-    for (const policy::Text& text : layers.texts) json["texts"].push_back({{"file", text.file}, {"text", text.text}});
+    for (const policy::Text& text : layers.texts) {
+      Json& kept = json["texts"].emplace_back(Json{{"file", text.file}, {"text", text.text}});
+      if (text.variables) kept["variables"] = true;
+    }
   }
   json["policies"] = Json::object();
   for (const auto& [id, text] : layers.policies) json["policies"][id] = text;
@@ -85,7 +88,9 @@ Result<Policies::Layers> layers_of(const std::string& text) {
     Policies::Layers layers;
     layers.from_files = json.at("from") == "files";
     for (const Json& each : json.at("texts")) {
-      layers.texts.push_back({each.at("file").get<std::string>(), each.at("text").get<std::string>()});
+      layers.texts.push_back({.file = each.at("file").get<std::string>(),
+                              .text = each.at("text").get<std::string>(),
+                              .variables = each.value("variables", false)});
     }
     for (const auto& [id, of] : json.at("policies").items()) layers.policies[id] = of.get<std::string>();
     for (const Json& id : json.at("deleted")) layers.deleted.insert(id.get<std::string>());
@@ -105,7 +110,8 @@ Result<Policies::Layers> layers_of(const std::string& text) {
 
 policy::ReadResult read(const Policies::Layers& layers) {
   std::vector<policy::Text> texts = layers.texts;
-  for (const auto& [id, text] : layers.policies) texts.push_back({file_of(id), wrapped(text), true});
+  for (const auto& [id, text] : layers.policies)
+    texts.push_back({.file = file_of(id), .text = wrapped(text), .replaces = true});
   policy::ReadResult result = policy::read_texts(texts, layers.deleted);
   for (Problem& problem : result.problems) unwrap(problem, layers.policies);
   if (layers.tiers) result.document.tiers.limits = *layers.tiers;
@@ -317,7 +323,7 @@ Policies::Changed Policies::replace(const std::string& text, const std::string& 
   const std::lock_guard guard(mutex_);
   Layers next;
   next.from_files = false;
-  next.texts.push_back({"document", text});
+  next.texts.push_back({.file = "document", .text = text});
   next.tiers = layers_.tiers;
   const std::string before = text_of(Json{{"policies", document_.policies.size()}});
   const std::string after = text_of(Json{{"text", text}});

@@ -28,6 +28,7 @@ struct Quotas::Asking {
   bool tracked = false;         // in the line, or running
   std::array<Units, 3> used{};  // with this one
   int past = -1;                // monitored, and past this limit: of a period, or 3 for the session's
+  std::string held_up;          // not enforced: why it could not have started; empty: it could
   Nanos arrived{0};
   Nanos waited{0};
 

@@ -152,12 +152,17 @@ void Quotas::check(QuotaAsk ask, Done done) {
                     .session = asked.session,
                     .priority = asked.priority,
                     .weight = asking->allowance.weight,
-                    .until = asking->arrived + (ending_ ? Nanos{0} : asked.max_wait)},
+                    // What is not enforced holds nobody up, not even in line.
+                    .until = asking->arrived + (ending_ || !asking->enforced() ? Nanos{0} : asked.max_wait)},
                    pace, asking->arrived);
   using Entered = quota::RunQueue::Entered;
   asking->tracked = entered == Entered::kStarted || entered == Entered::kWaits;
   if (entered == Entered::kWaits) waiting_.emplace(asked.run, asking);
   guard.unlock();
+  if (!asking->enforced() && (entered == Entered::kBlocked || entered == Entered::kFull)) {
+    asking->held_up = cannot_start(pace);
+    return judge(asking);
+  }
   switch (entered) {
     case Entered::kStarted: return judge(asking);
     case Entered::kBlocked: return refuse_start(asking, "throttled", cannot_start(pace), kBlockedRetry);
@@ -232,6 +237,9 @@ void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outc
   answer.counted_as = asking.allowance.type;
   answer.run = asking.tracked ? asking.ask.run : std::string();
   answer.waited = asking.waited;
+  answer.wall = wall;
+  answer.monitored = asking.counted() && !asking.enforced();
+  if (asking.enforced()) answer.limits = asking.allowance.rule.limits;
   const Units looking = asking.ask.peek ? 1 : 0;  // what is not charged would come on top
   for (std::size_t p = 0; p < kPeriods.size(); ++p) {
     if (p >= outcomes.size()) {
@@ -280,7 +288,7 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
     return asking->done(Error{ErrorCode::kInvalidArgument, decision.problem});
   }
   QuotaAnswer answer;
-  answer.throttle_factor = decision.throttle_factor;
+  answer.throttle_factor = asking->enforced() ? decision.throttle_factor : 1;
   answer.delay = decision.delay;
   answer.lease = decision.lease;
   answer.retry_after = decision.retry_after;
@@ -297,7 +305,9 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   answer_standing(*asking, {outcomes.data(), outcomes.size()}, decision.wall, answer);
   if (decision.allowed && asking->ask.peek) {
     const std::optional<Nanos> start = start_of(*asking, decision.throttle_factor);
-    if (start != Nanos{0}) {
+    if (start != Nanos{0} && !asking->enforced()) {
+      asking->held_up = cannot_start(decision.throttle_factor);
+    } else if (start != Nanos{0}) {
       answer.error = "throttled";
       answer.reason = cannot_start(decision.throttle_factor);
       answer.retry_after = kBlockedRetry;
@@ -329,6 +339,16 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   }
   answer.allowed = true;
   answer.estimated_start = decision.delay;
+  if (answer.monitored && asking->past >= 0) {
+    const auto which = static_cast<std::size_t>(asking->past);
+    const bool session = which >= kPeriods.size();
+    answer.would_reason =
+        fmt::format("{} quota of {} {} commands used up", session ? "Session" : kAdjectives[which],
+                    session ? asking->allowance.rule.session.value : asking->allowance.rule.limits[which].value,
+                    asking->allowance.type);
+  } else if (answer.monitored) {
+    answer.would_reason = asking->held_up;
+  }
   hold_for_run(*asking, answer);
   if (decision.why == Why::kExempt) {
     answer.reason = "The user is exempt";
@@ -352,7 +372,7 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
 
 void Quotas::admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nanos day) {
   const quota::Allowance& allowance = asking->allowance;
-  const bool over = asking->past >= 0;
+  const bool over = !answer.would_reason.empty();
   quota::Ledger::Charge charge;
   charge.key = {asking->ask.user, std::string(allowance.type), asking->by_session ? asking->ask.session : "", day};
   charge.usage.commands = 1;

@@ -59,7 +59,9 @@ struct QuotaAnswer {
   std::string plan{};
   std::string counted_as{};
   std::array<quota::Amount, 3> remaining{};
-  std::array<Nanos, 3> resets_at{};  // wall clock
+  std::array<quota::Amount, 3> limits{};  // that are enforced; unlimited: none is
+  std::array<Nanos, 3> resets_at{};       // wall clock
+  Nanos wall{0};                          // when that was so
   double throttle_factor = 1;
   std::string warning{};
   std::optional<Nanos> estimated_start{};  // from now; nullopt: nothing to go by
@@ -70,6 +72,8 @@ struct QuotaAnswer {
   Nanos run_ttl{0};   // a run that is not renewed for so long is taken to be over
   std::string policy_id{};
   std::string lease{};
+  bool monitored = false;      // no quota refuses, nor does the load
+  std::string would_reason{};  // then: why it would have been refused; empty: it would not
 };
 
 class Quotas final : private ClockListener {

@@ -7,6 +7,7 @@
 
 #include "api/handoff.h"
 #include "api/quota_calls.h"
+#include "api/quota_headers.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
 
@@ -174,6 +175,9 @@ std::string answer_text(const QuotaAsk& ask, const QuotaAnswer& answer) {
       .text_or_null("policy_id", answer.policy_id)
       .text_or_null("lease", answer.lease);
   if (!answer.error.empty()) text.text("error", answer.error);
+  if (answer.monitored) {
+    text.boolean("would_refuse", !answer.would_reason.empty()).text_or_null("would_reason", answer.would_reason);
+  }
   return std::move(text).done();
 }
 
@@ -270,7 +274,7 @@ void post_quota_check(Call& call) {
   const auto done = [handoff, quotas,
                      named = QuotaAsk{.user = ask.user, .type = ask.type}](const Result<QuotaAnswer>& answer) {
     if (!answer) return fail(*handoff, answer.error(), not_found_code(*quotas, named.user));
-    handoff->answer({.body = answer_text(named, *answer), .headers = {}});
+    handoff->answer({.body = answer_text(named, *answer), .headers = quota_headers(*answer)});
   };
   quotas->check(std::move(ask), done);
   handoff->give(call.reply);

@@ -27,6 +27,9 @@ struct AdaptiveSettings {
   double emergency_factor = 0.1;
   bool enabled = true;  // false: limits stand at their base
   bool auto_emergency = true;
+  // Whether limits and the automatic emergency follow this machine's own sensors, besides what is reported from
+  // outside.
+  bool sensors = false;
 };
 
 [[nodiscard]] Result<void> validate(const AdaptiveSettings& settings);

@@ -108,9 +108,11 @@ Emergency turn_off(const Emergency& state, const AdaptiveSettings& settings, std
 Emergency follow_load(const Emergency& state, const AdaptiveSettings& settings, std::optional<double> load, Nanos now) {
   const std::optional<double> figure = load_figure(load);
   if (!settings.auto_emergency) return state.active && !state.automatic ? state : Emergency{};
-  if (!figure) return state;
   Emergency next = state;
-  if (*figure <= settings.emergency_at - settings.emergency_margin) {
+  if (!figure) {
+    if (state.active && state.automatic) return {};
+    next.held_off = false;
+  } else if (*figure <= settings.emergency_at - settings.emergency_margin) {
     if (state.active && state.automatic) return {};
     next.held_off = false;
   } else if (*figure > settings.emergency_at && !state.active && !state.held_off) {

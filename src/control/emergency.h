@@ -39,8 +39,9 @@ struct EmergencyOrder {
 // Off by hand. With a load over the one at which it turns itself off, it is held off until that has been reached.
 [[nodiscard]] Emergency turn_off(const Emergency& state, const AdaptiveSettings& settings, std::optional<double> load);
 
-// What the load does by itself: on over emergency_at, off again at emergency_at - emergency_margin, but only what it
-// has turned on. An unknown load changes nothing. The caller sees a change by comparing.
+// What the load does by itself: on over emergency_at, off again at emergency_at - emergency_margin or when the load is
+// no longer known, but only what it has turned on. An unknown load ends a hold as well. The caller sees a change by
+// comparing.
 [[nodiscard]] Emergency follow_load(const Emergency& state, const AdaptiveSettings& settings,
                                     std::optional<double> load, Nanos now);
 

@@ -34,7 +34,7 @@ void smooth(std::optional<LoadSource>& source, std::optional<double> reading, Na
 }
 
 void settle_level(LoadState& state, const LoadSettings& settings) {
-  const std::optional<double> load = state.load();
+  const std::optional<double> load = state.load(settings.sensors);
   state.level = load ? next_level(state.known ? state.level : LoadLevel::kNormal, *load, settings) : LoadLevel::kNormal;
   state.known = load.has_value();
 }
@@ -73,7 +73,8 @@ Result<void> validate(const LoadSettings& settings) {
   return {};
 }
 
-std::optional<double> LoadState::load() const noexcept {
+std::optional<double> LoadState::load(bool sensors) const noexcept {
+  if (!sensors) return value_of(reported);
   return worst({value_of(cpu), value_of(memory), value_of(pressure), value_of(reported)});
 }
 

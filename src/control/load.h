@@ -33,6 +33,7 @@ struct LoadSettings {
   double margin = 0.05;                      // how far back towards normal the load must go to leave a level
   Nanos smoothing{std::chrono::seconds{5}};  // after so long a new reading weighs 63 %; 0: no smoothing
   Nanos report_ttl{0};  // a report is forgotten after so long; 0: it stays until replaced or cleared
+  bool sensors = true;  // whether the level follows the sensors, besides the report
 };
 
 [[nodiscard]] Result<void> validate(const LoadSettings& settings);
@@ -53,8 +54,8 @@ struct LoadState {
   LoadLevel level = LoadLevel::kNormal;  // of nothing known: an unknown load is not a low one
   bool known = false;                    // there has been a figure to take the level from
 
-  // The worst of what is known.
-  [[nodiscard]] std::optional<double> load() const noexcept;
+  // The worst of what is known; without the sensors: what is reported.
+  [[nodiscard]] std::optional<double> load(bool sensors = true) const noexcept;
 };
 
 // The figure within [0, 1]; none for NaN.

@@ -100,6 +100,18 @@ std::optional<double> Sensors::memory(const std::vector<std::string>& cgroups) c
   return 1 - static_cast<double>(machine->available) / static_cast<double>(machine->total);
 }
 
+Sensors::OwnMemory Sensors::own_memory() const {
+  OwnMemory memory;
+  // In kB; VmRSS is what is resident, whatever it is for.
+  if (const auto resident = parse_field(read("proc/self/status"), "VmRSS:")) memory.used = *resident * 1024;
+  if (const auto machine = parse_meminfo(read("proc/meminfo"))) memory.limit = machine->total;
+  for (const std::string& folder : cgroups()) {
+    const auto limit = parse_number(read(folder + "/memory.max"));
+    if (limit && *limit > 0 && (memory.limit == 0 || *limit < memory.limit)) memory.limit = *limit;
+  }
+  return memory;
+}
+
 std::optional<double> Sensors::pressure(const std::vector<std::string>& cgroups) const {
   std::optional<double> worst;
   for (const char* kind : {"cpu", "memory", "io"}) {

@@ -32,6 +32,14 @@ class Sensors {
   // when no time has passed since.
   [[nodiscard]] LoadReading sample(Nanos now);
 
+  // What this process itself has in memory, and the most it can have: of the cgroup v2 limits on it the tightest, else
+  // the machine's memory. 0: cannot be read.
+  struct OwnMemory {
+    std::uint64_t used = 0;
+    std::uint64_t limit = 0;
+  };
+  [[nodiscard]] OwnMemory own_memory() const;
+
  private:
   struct Usage {
     std::uint64_t micros = 0;

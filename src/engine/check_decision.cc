@@ -114,31 +114,46 @@ std::string_view CheckDecision::fixed_reason() const noexcept {
 std::string CheckDecision::reason() const {
   if (const std::string_view fixed = fixed_reason(); !fixed.empty()) return std::string(fixed);
   if (why == Why::kInvalid) return problem;
-  std::string text = why == Why::kTimedOut ? "Waited as long as it may" : "Limit exceeded";
+  if (why == Why::kAdmittedPast) {
+    // Of several the one with the stronger action, and of equals the one that is judged first.
+    const Judged* past = nullptr;
+    for (const Judged& each : judged) {
+      if (!each.exceeded || !each.enforced || !each.soft) continue;
+      if (past == nullptr || policy(each).action < policy(*past).action) past = &each;
+    }
+    return "Admitted past: " + (past != nullptr ? reason_of(*past) : std::string("Limit exceeded"));
+  }
+  const std::string text = why == Why::kTimedOut ? "Waited as long as it may" : "Limit exceeded";
   if (decider < 0) return text;
   const Judged& by = judged[static_cast<std::size_t>(decider)];
-  const WorkingPolicy& about = working(by);
-  const Strand& strand = about.strands[by.strand];
-  // Of a policy's limits the one that is exceeded, and of several the one that takes longest.
-  const core::Outcome* worst = nullptr;
-  const Limit* broken = nullptr;
+  const Broken broken = broken_of(by);
+  if (broken.outcome == nullptr) return text;
+  if (why == Why::kCostExceedsLimit) {
+    const WorkingPolicy& about = working(by);
+    const double factor = by.own != nullptr ? state_->factors.document() : state_->factors.of(*about.policy);
+    return fmt::format("The cost is more than {} could ever admit",
+                       policy::describe(*about.policy, scaled(*broken.limit, factor)));
+  }
+  return why == Why::kTimedOut ? "Timed out waiting: " + reason_of(by) : reason_of(by);
+}
+
+std::string CheckDecision::reason_of(const Judged& exceeded_policy) const {
+  const Broken broken = broken_of(exceeded_policy);
+  if (broken.outcome == nullptr) return "Limit exceeded";
+  return exceeded_text(*broken.limit, working(exceeded_policy).scale, *broken.outcome);
+}
+
+CheckDecision::Broken CheckDecision::broken_of(const Judged& by) const noexcept {
+  const Strand& strand = working(by).strands[by.strand];
+  Broken worst;
   for (std::size_t i = 0; i < by.count; ++i) {
     const core::Outcome& outcome = outcomes[by.first + i];
     if (outcome.wait == Nanos{0}) continue;
-    const bool worse =
-        worst == nullptr || outcome.wait == kNever || (worst->wait != kNever && outcome.wait > worst->wait);
-    if (!worse) continue;
-    worst = &outcome;
-    broken = by.own != nullptr ? &by.own->base : &strand.limits[i].base;
+    const bool worse = worst.outcome == nullptr || outcome.wait == kNever ||
+                       (worst.outcome->wait != kNever && outcome.wait > worst.outcome->wait);
+    if (worse) worst = {&outcome, by.own != nullptr ? &by.own->base : &strand.limits[i].base};
   }
-  if (worst == nullptr) return text;
-  if (why == Why::kCostExceedsLimit) {
-    const double factor = by.own != nullptr || scales(*about.policy) ? state_->factor : 1;
-    return fmt::format("The cost is more than {} could ever admit",
-                       policy::describe(*about.policy, scaled(*broken, factor)));
-  }
-  const std::string of_limit = exceeded_text(*broken, about.scale, *worst);
-  return why == Why::kTimedOut ? "Timed out waiting: " + of_limit : of_limit;
+  return worst;
 }
 
 }  // namespace headgate::engine

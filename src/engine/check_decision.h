@@ -18,6 +18,7 @@ namespace headgate::engine {
 
 enum class Why : std::uint8_t {
   kPassed,            // every policy that matches
+  kAdmittedPast,      // admitted, although a policy that warns or logs was exceeded
   kNoPolicy,          // none matches
   kExempt,            // the agent is on the exempt list
   kExceeded,          // a limit
@@ -100,6 +101,8 @@ class CheckDecision {
   [[nodiscard]] const char* action_text() const noexcept;
   // "Sliding window limit 50/60s exceeded".
   [[nodiscard]] std::string reason() const;
+  // The same of one policy that was exceeded, whatever came of it.
+  [[nodiscard]] std::string reason_of(const Judged& exceeded_policy) const;
   // The same without a string of its own, where the reason is always the same; empty: it is not.
   [[nodiscard]] std::string_view fixed_reason() const noexcept;
   // A code for programs: cost_exceeds_limit, loop_detected, ...; empty where `reason` is all there is.
@@ -112,6 +115,13 @@ class CheckDecision {
 
  private:
   friend class Engine;
+  struct Broken {
+    const core::Outcome* outcome = nullptr;  // nullptr: none of its limits is exceeded
+    const Limit* limit = nullptr;
+  };
+  // Of a policy's limits the one that is exceeded, and of several the one that takes longest.
+  [[nodiscard]] Broken broken_of(const Judged& by) const noexcept;
+
   base::Hash128 line_;  // with `waits`: the cell that holds it up
   Nanos patience_{0};   // and how long it may be waited for
   base::Published<State>::Pin state_;

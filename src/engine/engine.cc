@@ -257,6 +257,7 @@ void Engine::warn(const Check& check, const Plan& plan, std::size_t nth, Judged&
     decision.exceeded = true;
     if (!judged.enforced) return tell_asker(Warning::Kind::kMonitor);
     decision.action = std::min(decision.action, policy.action);
+    if (judged.soft) decision.why = Why::kAdmittedPast;
     if (policy.action == policy::Action::kWarn) tell_asker(Warning::Kind::kExceeded);
     return;
   }
@@ -328,7 +329,8 @@ void Engine::decide_denied(const Plan& plan, const store::Applied& applied, Chec
   decision.limit = static_cast<double>(deciding->limit) * unit;
   decision.remaining = static_cast<double>(deciding->remaining) * unit;
   decision.reset_after = deciding->reset_after;
-  decision.retry_after = never ? kNever : longest;
+  const bool whole = decision.policy(judged).built_in;
+  decision.retry_after = never ? kNever : whole ? std::chrono::ceil<std::chrono::seconds>(longest) : longest;
   if (never) {
     decision.why = Why::kCostExceedsLimit;
   } else if (decision.policy(judged).repeat) {
@@ -349,6 +351,9 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
   if (violation) {
     const auto [wait, sustained] = violations_.record(subject_of(check), now);
     decision.retry_after = std::max(decision.retry_after, wait);
+    if (decider != nullptr && decider->built_in) {
+      decision.retry_after = std::chrono::ceil<std::chrono::seconds>(decision.retry_after);
+    }
     if (sustained) {
       tell({.kind = Event::Kind::kSustainedAbuse,
             .time = decision.wall,
@@ -379,12 +384,14 @@ void Engine::after_soft(Nanos now, const Check& check, CheckDecision& decision) 
     if (!judged.exceeded) continue;
     const policy::Policy& policy = decision.policy(judged);
     counters_.add(judged.counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
+    const std::string text = policy.message.empty() ? decision.reason_of(judged) : policy.message;
     tell({.kind = judged.enforced ? Event::Kind::kExceeded : Event::Kind::kMonitored,
           .time = decision.wall,
           .agent = check.agent,
           .operation = check.operation,
           .policy_id = policy.id,
-          .text = policy.message});
+          .action = judged.enforced ? std::string_view(policy::to_string(policy.action)) : std::string_view(),
+          .text = text});
     if (judged.enforced) escalate(now, check, policy, decision);
   }
 }

@@ -50,6 +50,8 @@ struct EngineOptions {
   store::RemoteStore* remote = nullptr;
   // A check that the remote store denied for now waits in line: have poll() called.
   std::function<void()> wake{};
+  // A reported load is forgotten after so long, and an automatic emergency with it; 0: never.
+  Nanos report_ttl{std::chrono::seconds{60}};
 };
 
 // What an operator has set for one agent: any subset of tiers.
@@ -203,7 +205,10 @@ class Engine {
   void restore_emergency(const control::Emergency& state);  // as it was before a restart
   [[nodiscard]] control::Emergency emergency() const;
   struct Load {
-    std::optional<double> load;
+    std::optional<double> load;      // the worst of what is known
+    std::optional<double> reported;  // from outside
+    std::optional<double> followed;  // by limits and the automatic emergency: without the sensors, unless they count
+    bool sensors = false;            // whether they do
     control::LoadLevel level = control::LoadLevel::kNormal;
     double factor = 1;
   };
@@ -341,7 +346,8 @@ class Engine {
   [[nodiscard]] bool publish_locked();
   void step_load_locked(const control::LoadReading& reading, Nanos now);
   void step_controls_locked(Nanos now);
-  void change_factor_locked(Nanos now, const std::string& why);
+  void change_factors_locked(Nanos now, const std::string& why);
+  [[nodiscard]] control::LoadSettings load_settings_locked() const;
   void scale_all_locked();
   void rebuild_overrides_locked();
   void rebuild_exempt_locked();
@@ -363,7 +369,8 @@ class Engine {
   std::atomic<bool> enforce_backoff_{false};
 
   mutable std::mutex control_mutex_;  // guards all below, and whoever publishes
-  std::uint64_t states_ = 0;          // published so far
+  const Nanos report_ttl_;
+  std::uint64_t states_ = 0;  // published so far
   std::shared_ptr<const Ruleset> rules_;
   std::vector<Override> override_list_;
   std::shared_ptr<const OverrideTable> overrides_;
@@ -371,9 +378,12 @@ class Engine {
   std::vector<std::string> document_exempt_;
   std::shared_ptr<const ExemptTable> exempt_;
   control::LoadState load_;
-  control::AdaptiveState adaptive_;
+  control::AdaptiveState by_report_;   // follows what is reported
+  control::AdaptiveState by_sensors_;  // follows the sensors as well
   control::Emergency emergency_;
-  double factor_ = 1;
+  // After a restart an automatic emergency waits so long for the load to be known again.
+  Nanos load_awaited_until_{0};
+  Factors factors_;
   Nanos controls_at_{0};  // when they were last stepped
   std::unordered_map<std::string, std::unique_ptr<WorkingLimit>> allowance_limits_;
   std::set<std::string, std::less<>> unknown_operations_;

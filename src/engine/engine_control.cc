@@ -9,15 +9,6 @@
 namespace headgate::engine {
 namespace {
 
-control::LoadSettings load_settings(const control::AdaptiveSettings& adaptive) {
-  control::LoadSettings settings;
-  settings.normal_at = adaptive.low;
-  settings.high_at = adaptive.high;
-  settings.critical_at = adaptive.emergency_at;
-  settings.margin = adaptive.margin;
-  return settings;
-}
-
 std::string numbers(const Override& override) {
   std::string text;
   for (int t = 0; t < policy::kTierCount; ++t) {
@@ -46,10 +37,11 @@ Engine::Engine(const EngineOptions& options)
       book_(store_, counters_, options.remote != nullptr ? 1 : 0),
       violations_({}),
       leases_(options.max_leases),
+      report_ttl_(options.report_ttl),
       overrides_(std::make_shared<OverrideTable>()) {
   auto rules = std::make_shared<Ruleset>(policy::Document{}, hasher_.seed());
   LimitBook::Changes none;
-  book_.equip(*rules, hasher_.seed(), factor_, none);
+  book_.equip(*rules, hasher_.seed(), factors_, none);
   rules_ = std::move(rules);
   rebuild_exempt_locked();
   auto state = std::make_unique<State>();
@@ -75,7 +67,7 @@ bool Engine::publish_locked() {
   state->overrides = overrides_;
   state->exempt = exempt_;
   state->surroundings = {control::level_in_force(load_.level, emergency_.active), emergency_.active};
-  state->factor = factor_;
+  state->factors = factors_;
   std::optional<double> busy;  // what is reported from outside stands beside the CPU
   for (const auto& source : {load_.cpu, load_.reported}) {
     if (source) busy = std::max(busy.value_or(0), source->value);
@@ -98,11 +90,14 @@ Result<void> Engine::load(policy::Document document) {
   const std::vector<std::string> exempt_before = document_exempt_;
   document_exempt_ = rules->rules.document().exempt;
   LimitBook::Changes changes;
-  book_.equip(*rules, hasher_.seed(), factor_, changes);
+  const Factors factors_before = factors_;
+  factors_.sensors = rules->rules.document().adaptive.sensors;
+  book_.equip(*rules, hasher_.seed(), factors_, changes);
   rules_ = std::move(rules);
   rebuild_exempt_locked();
   if (!publish_locked()) {
     rules_ = before;
+    factors_ = factors_before;
     document_exempt_ = exempt_before;
     rebuild_exempt_locked();
     return Error{ErrorCode::kInvalidArgument,
@@ -138,7 +133,7 @@ void Engine::rebuild_overrides_locked() {
       const auto& [capacity, refill] = *override.tiers[t];
       const Result<Limit> limit = Limit::token_bucket({capacity, {refill, std::chrono::minutes{1}}, 0});
       const std::string identity = fmt::format("override\n{}\n{}", override.agent, t);
-      own.tiers[t] = book_.limit(identity, *limit, hasher_.seed(), factor_, changes);
+      own.tiers[t] = book_.limit(identity, *limit, hasher_.seed(), factors_.document(), changes);
     }
   }
   // Whoever is given other numbers starts anew, as whoever is given some for the first time does.
@@ -231,43 +226,72 @@ void Engine::step_controls_locked(Nanos now) {
   const control::AdaptiveSettings& settings = rules_->rules.document().adaptive;
   const Nanos wall = clock_->wall(now);
   controls_at_ = now;
-  const control::Emergency emergency = control::follow_load(emergency_, settings, load_.load(), wall);
-  const control::AdaptiveInput input{load_.load(), load_.reported.has_value()};
-  const control::AdaptiveOutcome outcome = control::step(adaptive_, settings, input, now);
+  const std::optional<double> followed = load_.load(settings.sensors);
+  control::Emergency emergency = emergency_;
+  if (followed || now >= load_awaited_until_) {
+    load_awaited_until_ = Nanos{0};
+    emergency = control::follow_load(emergency_, settings, followed, wall);
+  }
   const bool switched = emergency.active != emergency_.active;
   emergency_ = emergency;
-  adaptive_ = outcome.state;
   if (switched) {
+    const std::string_view ended = followed ? "the load has fallen" : "the load is no longer known";
     tell({.kind = Event::Kind::kEmergency,
           .time = wall,
           .agent = emergency_.by,
-          .text = emergency_.active ? std::string_view(emergency_.reason) : "the load has fallen",
+          .text = emergency_.active ? std::string_view(emergency_.reason) : ended,
           .value = emergency_.active ? 1.0 : 0.0});
   }
-  change_factor_locked(now, outcome.changed ? control::describe(outcome, settings, input) : std::string());
+  std::string why;
+  const auto step = [&](control::AdaptiveState& state, bool sensors) {
+    const control::AdaptiveInput input{load_.load(sensors), load_.reported.has_value()};
+    const control::AdaptiveOutcome outcome = control::step(state, settings, input, now);
+    state = outcome.state;
+    if (outcome.changed && sensors == settings.sensors) why = control::describe(outcome, settings, input);
+  };
+  step(by_report_, false);
+  step(by_sensors_, true);
+  change_factors_locked(now, why);
 }
 
-void Engine::change_factor_locked(Nanos now, const std::string& why) {
+void Engine::change_factors_locked(Nanos now, const std::string& why) {
   const control::AdaptiveSettings& settings = rules_->rules.document().adaptive;
-  const double factor = control::factor_in_force(adaptive_.level, emergency_.active, settings);
-  if (factor != factor_) {
-    factor_ = factor;
+  const Factors before = factors_;
+  factors_.sensors = settings.sensors;
+  factors_.reported = control::factor_in_force(by_report_.level, emergency_.active, settings);
+  factors_.sensed = control::factor_in_force(by_sensors_.level, emergency_.active, settings);
+  if (!(factors_ == before)) {
     scale_all_locked();
+    room_.kick();
+  }
+  // A policy that follows the sensors on its own is no news to all others.
+  if (factors_.document() != before.document()) {
     tell({.kind = Event::Kind::kAdaptive,
           .time = clock_->wall(now),
           .text = why.empty() ? "the emergency throttle changed" : std::string_view(why),
-          .value = factor_});
-    room_.kick();
+          .value = factors_.document()});
   }
   (void)publish_locked();
 }
 
+control::LoadSettings Engine::load_settings_locked() const {
+  const control::AdaptiveSettings& adaptive = rules_->rules.document().adaptive;
+  control::LoadSettings settings;
+  settings.normal_at = adaptive.low;
+  settings.high_at = adaptive.high;
+  settings.critical_at = adaptive.emergency_at;
+  settings.margin = adaptive.margin;
+  settings.report_ttl = report_ttl_;
+  settings.sensors = adaptive.sensors;
+  return settings;
+}
+
 void Engine::scale_all_locked() {
   LimitBook::Changes changes;
-  book_.scale(*rules_, factor_, changes);
+  book_.scale(*rules_, factors_, changes);
   for (const auto& [agent, own] : *overrides_) {
     for (const std::optional<WorkingLimit>& limit : own.tiers) {
-      if (limit) book_.scale(*limit, factor_, changes);
+      if (limit) book_.scale(*limit, factors_.document(), changes);
     }
   }
   for (const auto& [identity, limit] : allowance_limits_) book_.scale(*limit, 1, changes);
@@ -282,7 +306,8 @@ void Engine::report_load(double load) {
 
 void Engine::clear_load_report() {
   const std::lock_guard guard(control_mutex_);
-  load_ = control::clear_report(load_, load_settings(rules_->rules.document().adaptive));
+  load_ = control::clear_report(load_, load_settings_locked());
+  load_awaited_until_ = Nanos{0};
   step_controls_locked(clock_->now());
 }
 
@@ -292,7 +317,7 @@ void Engine::observe_load(const control::LoadReading& reading) {
 }
 
 void Engine::step_load_locked(const control::LoadReading& reading, Nanos now) {
-  load_ = control::observe(load_, load_settings(rules_->rules.document().adaptive), reading, now);
+  load_ = control::observe(load_, load_settings_locked(), reading, now);
   step_controls_locked(now);
 }
 
@@ -307,7 +332,7 @@ Result<void> Engine::emergency_on(const control::EmergencyOrder& order) {
         .agent = emergency_.by,
         .text = emergency_.reason,
         .value = 1});
-  change_factor_locked(now, {});
+  change_factors_locked(now, {});
   return {};
 }
 
@@ -315,17 +340,20 @@ void Engine::emergency_off(const std::string& by) {
   const std::lock_guard guard(control_mutex_);
   const Nanos now = clock_->now();
   const bool was = emergency_.active;
-  emergency_ = control::turn_off(emergency_, rules_->rules.document().adaptive, load_.load());
+  const control::AdaptiveSettings& settings = rules_->rules.document().adaptive;
+  emergency_ = control::turn_off(emergency_, settings, load_.load(settings.sensors));
   if (was) {
     tell({.kind = Event::Kind::kEmergency, .time = clock_->wall(now), .agent = by, .text = "turned off", .value = 0});
   }
-  change_factor_locked(now, {});
+  change_factors_locked(now, {});
 }
 
 void Engine::restore_emergency(const control::Emergency& state) {
   const std::lock_guard guard(control_mutex_);
   emergency_ = state;
-  change_factor_locked(clock_->now(), {});
+  constexpr Nanos kAtLeast = std::chrono::seconds{60};  // where reports hold for ever
+  load_awaited_until_ = clock_->now() + (report_ttl_ > Nanos{0} ? report_ttl_ : kAtLeast);
+  change_factors_locked(clock_->now(), {});
 }
 
 control::Emergency Engine::emergency() const {
@@ -335,7 +363,12 @@ control::Emergency Engine::emergency() const {
 
 Engine::Load Engine::load_state() const {
   const std::lock_guard guard(control_mutex_);
-  return {load_.load(), control::level_in_force(load_.level, emergency_.active), factor_};
+  return {.load = load_.load(),
+          .reported = load_.load(false),
+          .followed = load_.load(factors_.sensors),
+          .sensors = factors_.sensors,
+          .level = control::level_in_force(load_.level, emergency_.active),
+          .factor = factors_.document()};
 }
 
 void Engine::maintain(std::size_t cells) {
@@ -360,7 +393,7 @@ Result<std::size_t> Engine::restore(const std::string& path) {
   hasher_ = store_.hasher();
   auto rules = std::make_shared<Ruleset>(rules_->rules.document(), hasher_.seed());
   LimitBook::Changes changes;
-  book_.equip(*rules, hasher_.seed(), factor_, changes);
+  book_.equip(*rules, hasher_.seed(), factors_, changes);
   book_.apply(changes);
   rules_ = std::move(rules);
   rebuild_exempt_locked();

@@ -54,7 +54,7 @@ Explanation Engine::explain(const Check& check) {
       Explained::Cell& cell = about.cells.emplace_back();
       const WorkingLimit& limit = judged.own != nullptr ? *judged.own : strand.limits[i];
       // Not what the live numbers say: they may change under our eyes.
-      cell.limit = policy::describe(*working.policy, scaled(limit.base, scales(*working.policy) ? state.factor : 1));
+      cell.limit = policy::describe(*working.policy, scaled(limit.base, state.factors.of(*working.policy)));
       cell.capacity = static_cast<double>(outcome.limit) * limit.unit;
       cell.remaining = static_cast<double>(outcome.remaining) * limit.unit;
       cell.reset_after = outcome.reset_after;

@@ -335,7 +335,8 @@ Nanos Engine::poll() {
   constexpr Nanos kBetweenSteps = std::chrono::seconds{1};
   {
     const std::lock_guard guard(control_mutex_);
-    if (load_.load() && now - controls_at_ >= kBetweenSteps) {
+    // What the load turned on ends with it, so it is looked at even where no load is known.
+    if ((load_.load() || emergency_.automatic) && now - controls_at_ >= kBetweenSteps) {
       step_load_locked({}, now);
     }
   }

@@ -28,9 +28,10 @@ struct Event {
   std::string_view agent{};
   std::string_view operation{};
   std::string_view policy_id{};
-  std::string_view to{};    // kEscalation
-  std::string_view text{};  // for people
-  double value = 0;         // retry after (ms), factor, overrun: whatever the kind counts
+  std::string_view to{};      // kEscalation
+  std::string_view action{};  // kExceeded: "warn" or "log"
+  std::string_view text{};    // for people
+  double value = 0;           // retry after (ms), factor, overrun: whatever the kind counts
 };
 [[nodiscard]] const char* to_string(Event::Kind kind) noexcept;
 

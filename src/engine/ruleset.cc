@@ -69,11 +69,11 @@ void LimitBook::scale(const WorkingLimit& limit, double factor, Changes& changes
   if (limit.local != nullptr) change(*limit.local, share_of(stands, share_));
 }
 
-void LimitBook::scale(const Ruleset& rules, double factor, Changes& changes) const {
+void LimitBook::scale(const Ruleset& rules, const Factors& factors, Changes& changes) const {
   for (const WorkingPolicy& working : rules.policies) {
     if (!scales(*working.policy) && share_ == 0) continue;
     for (const Strand& strand : working.strands) {
-      for (const WorkingLimit& limit : strand.limits) scale(limit, scales(*working.policy) ? factor : 1, changes);
+      for (const WorkingLimit& limit : strand.limits) scale(limit, factors.of(*working.policy), changes);
     }
   }
 }
@@ -87,7 +87,7 @@ void LimitBook::apply(const Changes& changes, std::optional<OnChange> how) {
   store_.change(of_store);
 }
 
-void LimitBook::equip(Ruleset& rules, std::uint64_t seed, double factor, Changes& changes) {
+void LimitBook::equip(Ruleset& rules, std::uint64_t seed, const Factors& factors, Changes& changes) {
   const bool strict = rules.rules.document().enforcement == policy::Enforcement::kStrict;
   rules.units.emplace_back("requests");
   for (const policy::Policy& policy : rules.rules.policies()) {
@@ -121,7 +121,7 @@ void LimitBook::equip(Ruleset& rules, std::uint64_t seed, double factor, Changes
         const int nth = seen[static_cast<std::size_t>(each.strategy())]++;
         slots_only = slots_only && each.strategy() == Strategy::kConcurrency;
         strand.limits.push_back(
-            limit(identity_of(policy, variant, each, nth), each, seed, scales(policy) ? factor : 1, changes));
+            limit(identity_of(policy, variant, each, nth), each, seed, factors.of(policy), changes));
         if (each.strategy() != Strategy::kConcurrency) {
           strand.limits.back().unit = 1 / static_cast<double>(policy::unit_scale(policy.unit));
         }

@@ -23,6 +23,20 @@ namespace headgate::engine {
   return policy.adaptive && !policy.match.emergency.value_or(false);
 }
 
+// What adaptive limits are multiplied by: where only reported load counts, and where this machine's sensors do as well.
+struct Factors {
+  double reported = 1;
+  double sensed = 1;
+  bool sensors = false;  // which of the two the document means
+
+  [[nodiscard]] double document() const noexcept { return sensors ? sensed : reported; }
+  [[nodiscard]] double of(const policy::Policy& policy) const noexcept {
+    if (!scales(policy)) return 1;
+    return policy.sensors.value_or(sensors) ? sensed : reported;
+  }
+  friend bool operator==(const Factors&, const Factors&) = default;
+};
+
 // The numbers that cells are judged by, and the limit that they come from.
 struct LiveNumbers {
   explicit LiveNumbers(const Limit& limit) : live(core::compile(limit)), stands(limit) {}
@@ -93,10 +107,10 @@ class LimitBook {
   using Changes = std::vector<std::pair<LiveNumbers*, Limit>>;
 
   // Gives the rules their limits. Nothing changes for those who use some of them already before apply().
-  void equip(Ruleset& rules, std::uint64_t seed, double factor, Changes& changes);
+  void equip(Ruleset& rules, std::uint64_t seed, const Factors& factors, Changes& changes);
   [[nodiscard]] WorkingLimit limit(const std::string& identity, const Limit& base, std::uint64_t seed, double factor,
                                    Changes& changes);
-  void scale(const Ruleset& rules, double factor, Changes& changes) const;
+  void scale(const Ruleset& rules, const Factors& factors, Changes& changes) const;
   void scale(const WorkingLimit& limit, double factor, Changes& changes) const;
   // `how` cells are carried over, if not as their strategy suggests.
   void apply(const Changes& changes, std::optional<OnChange> how = {});

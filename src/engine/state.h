@@ -33,7 +33,7 @@ struct State {
   std::shared_ptr<const OverrideTable> overrides;
   std::shared_ptr<const ExemptTable> exempt;
   policy::Surroundings surroundings;
-  double factor = 1;           // at which adaptive limits stand
+  Factors factors;             // at which adaptive limits stand
   double throttle_factor = 1;  // the pace at which commands are to run
 
   // The agent's own limit for the tier; nullptr: it has none.

@@ -32,6 +32,7 @@ Policy bucket(std::string id, std::string name, TierLimit limit) {
   Policy policy;
   policy.id = std::move(id);
   policy.name = std::move(name);
+  policy.built_in = true;
   const auto made = Limit::token_bucket({limit.capacity, {limit.refill_per_minute, std::chrono::minutes{1}}, 0});
   assert(made);
   if (made) policy.limits.push_back(*made);
@@ -121,11 +122,13 @@ Units unit_scale(std::string_view unit) noexcept {
 Tiers default_tiers() {
   Tiers tiers;
   tiers.operations = {
-      Patterns{"ping", "heartbeat", "health", "status", "identify_status", "channel_history", "list_*", "get_*"},
+      Patterns{"ping", "heartbeat", "health", "status", "identify_status", "channel_history", "list_*", "get_*",
+               "!get_messages", "!get_task_detail", "!get_channel_info"},
       Patterns{"message", "channel_publish", "channel_subscribe", "channel_unsubscribe", "task_accepted",
-               "task_progress", "task_complete", "task_failed", "task_recovering"},
-      Patterns{"identify", "register", "registration", "task_submit", "channel_create", "post_task", "post_channel",
-               "create_*", "delete_*", "deploy"}};
+               "task_progress", "task_complete", "task_failed", "task_recovering", "post_message",
+               "post_channel_publish", "post_mailbox_ack", "get_messages", "get_task_detail", "get_channel_info"},
+      Patterns{"identify", "register", "registration", "onboard_register", "task_submit", "channel_create", "post_task",
+               "post_channel", "post_admin_push_task", "post_onboard_register", "create_*", "delete_*", "deploy"}};
   return tiers;
 }
 
@@ -141,7 +144,7 @@ std::vector<Policy> tier_policies(const Tiers& tiers) {
     policy.tier = tier;
     policies.push_back(std::move(policy));
   }
-  const Patterns registering{"register", "registration", "onboard_register"};
+  const Patterns registering{"register", "registration", "onboard_register", "post_onboard_register"};
   Policy unidentified = bucket("unidentified", "Callers without an agent", tiers.unidentified);
   unidentified.match.unidentified = true;
   for (const std::string& operation : registering) unidentified.match.operations.push_back("!" + operation);

@@ -148,12 +148,14 @@ struct Policy {
   std::string message;
   std::optional<Escalation> escalation;
   bool adaptive = true;
-  double rollout = 1.0;  // the fraction of keys for which it is enforced; the rest are monitored
+  std::optional<bool> sensors;  // whether its limits follow this machine's sensors; none: as the document says
+  double rollout = 1.0;         // the fraction of keys for which it is enforced; the rest are monitored
   std::vector<Variant> variants;
   std::optional<Repeat> repeat;
   OnStoreFailure on_store_failure = OnStoreFailure::kLocal;
   Consistency consistency = Consistency::kStrict;
   std::optional<Tier> tier;  // set on the built-in tier limits, which overrides apply to
+  bool built_in = false;     // one of those, or of the limits by ip: a denial's retry_after is in whole seconds
   Place place;
   friend bool operator==(const Policy&, const Policy&) = default;
 };
@@ -184,6 +186,13 @@ struct QueueSettings {
   std::size_t max_waiting = 10'000;
 };
 
+// Which store a document asks for. It counts when the server starts, unless the server's configuration names one.
+struct StoreWish {
+  bool redis = false;
+  std::string redis_url;  // empty: none is given
+  Place place;
+};
+
 struct Document {
   Enforcement enforcement = Enforcement::kGraded;
   Mode mode = Mode::kEnforce;  // kMonitor: every policy is only monitored; kOff: none is evaluated
@@ -197,6 +206,7 @@ struct Document {
   LeaseSettings leases;
   QueueSettings queue;
   std::vector<std::string> exempt;
+  std::optional<StoreWish> store;  // where cells are to be, by the shape with rate_limiting
 
   [[nodiscard]] bool tier_limits_apply() const noexcept { return has_tiers || !has_policies; }
 };

@@ -77,7 +77,7 @@ class PolicyReader {
     read_enum<Behavior, 2>(scope_, get("behavior"), "behavior", policy_.behavior);
     read_enum<OnStoreFailure, 3>(scope_, get("on_store_failure"), "on_store_failure", policy_.on_store_failure);
     read_enum<Consistency, 2>(scope_, get("consistency"), "consistency", policy_.consistency);
-    read_bool(scope_, get("adaptive"), "adaptive", policy_.adaptive);
+    read_adaptive();
     const Node* unit = get("unit");
     if (unit == nullptr) return;
     if (unit->is_scalar() && is_id(unit->text) && unit->text.size() <= 64) {
@@ -85,6 +85,18 @@ class PolicyReader {
     } else {
       scope_.problem(*unit, "unit must be 1 to 64 letters, digits, - _ . and :, got " + shown(*unit));
     }
+  }
+
+  // true, false, or a mapping that says what it follows.
+  void read_adaptive() {
+    const Node* adaptive = get("adaptive");
+    if (adaptive == nullptr || !adaptive->is_mapping()) {
+      read_bool(scope_, adaptive, "adaptive", policy_.adaptive);
+      return;
+    }
+    const MapFields fields(scope_, *adaptive, "adaptive", {"sensors"});
+    bool sensors = false;
+    if (read_bool(scope_, fields.require("sensors"), "sensors", sensors)) policy_.sensors = sensors;
   }
 
   void read_numbers() {

@@ -52,7 +52,7 @@ class Columns {
 // Builds the tree from the parser's events.
 class Builder : public YAML::EventHandler {
  public:
-  Builder(std::string_view text, Tree& tree) : columns_(text), tree_(tree) {}
+  Builder(std::string_view text, Tree& tree, Expand variables) : columns_(text), tree_(tree), variables_(variables) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     // Some stray tokens are never consumed: the parser would give empty documents without end.
@@ -71,6 +71,9 @@ class Builder : public YAML::EventHandler {
     refuse_tag(node, tag);
     node.quoted = tag == "!" || tag == "tag:yaml.org,2002:str";
     node.text = value;
+    if (!awaits_key()) {
+      if (auto flaw = expand(variables_, node.text)) tree_.flaws.push_back({node.line, node.column, *std::move(flaw)});
+    }
     attach(node);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -137,6 +140,11 @@ class Builder : public YAML::EventHandler {
     attach(*done.node);
   }
 
+  // Whether what comes next is the key of a mapping.
+  [[nodiscard]] bool awaits_key() const {
+    return !open_.empty() && open_.back().node->is_mapping() && open_.back().key == nullptr;
+  }
+
   void attach(const Node& node) {
     if (open_.empty()) {
       tree_.roots.push_back(&node);
@@ -184,6 +192,7 @@ class Builder : public YAML::EventHandler {
 
   Columns columns_;
   Tree& tree_;
+  Expand variables_;
   int document_at_ = -1;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, const Node*> anchors_;
@@ -258,7 +267,7 @@ std::string shown(const Node& node) {
   return '"' + text + '"';
 }
 
-Tree parse(std::string_view text) {
+Tree parse(std::string_view text, Expand variables) {
   Tree tree;
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   const std::size_t bad = base::find_not_text(text);
@@ -270,7 +279,7 @@ Tree parse(std::string_view text) {
   try {
     std::istringstream in(readable);
     YAML::Parser parser(in);
-    Builder builder(readable, tree);
+    Builder builder(readable, tree, variables);
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const Stop& stop) {

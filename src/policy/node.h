@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "policy/variables.h"
+
 namespace headgate::policy {
 
 inline constexpr std::size_t kMaxNodes = 2'000'000;  // with every alias counted as what it stands for
@@ -64,7 +66,7 @@ struct Tree {
   std::vector<Flaw> flaws;         // the tree is whole only without any
 };
 
-// Never throws for what the text holds.
-[[nodiscard]] Tree parse(std::string_view text);
+// Never throws for what the text holds. Variables are looked for in values, not in keys; one that is not set is a flaw.
+[[nodiscard]] Tree parse(std::string_view text, Expand variables = Expand::kNo);
 
 }  // namespace headgate::policy

@@ -33,10 +33,11 @@ class Assembler {
  public:
   void problem(const std::string& file, std::string message) { report_.problem({file, 0, 0}, std::move(message)); }
 
-  void add(std::string_view text, std::string_view file, bool replaces = false) {
+  void add(const Text& document) {
+    const std::string& text = document.text;
     Source& source = sources_.emplace_back();
-    source.file = file;
-    source.replaces = replaces;
+    source.file = document.file;
+    source.replaces = document.replaces;
     if (text.size() > kMaxDocumentBytes - bytes_) {
       const bool alone = bytes_ == 0;
       problem(source.file, (alone ? "must be at most " : "must be, with the files before it, at most ") +
@@ -44,7 +45,7 @@ class Assembler {
       return;
     }
     bytes_ += text.size();
-    source.tree = parse(text);
+    source.tree = parse(text, document.variables ? Expand::kEnvironment : Expand::kRefuse);
     for (Flaw& flaw : source.tree.flaws) {
       report_.problem({source.file, flaw.line, flaw.column}, std::move(flaw.message));
     }
@@ -122,7 +123,9 @@ class Assembler {
         continue;
       }
       if (entry.key == "levels") {
-        read_scales(scope, *entry.value, scales_);
+        read_scales(scope, *entry.value, s1_.scales);
+      } else if (entry.key == "defaultStrategy") {
+        read_s1_strategy(scope, *entry.value, s1_.strategy);
       } else {
         read_setting(scope, entry, document_);
       }
@@ -141,13 +144,13 @@ class Assembler {
       const bool setting = std::find(names.begin(), names.end(), entry.key) != names.end();
       if (setting) continue;
       if (entry.key == "policies") {
-        read_native(scope, *entry.value, scales_, policies);
+        read_native(scope, *entry.value, s1_.scales, policies);
       } else if (entry.key == "rateLimitPolicies") {
-        read_s1_agents(scope, *entry.value, scales_, policies);
+        read_s1_agents(scope, *entry.value, s1_, policies);
       } else if (entry.key == "globalPolicies") {
-        read_s1_globals(scope, *entry.value, scales_, policies);
+        read_s1_globals(scope, *entry.value, s1_, policies);
       } else if (entry.key == "rate_limiting") {
-        read_s3(scope, *entry.value, policies);
+        read_s3(scope, *entry.value, document_);
       } else {
         std::vector<std::string> allowed(names.begin(), names.end());
         allowed.insert(allowed.end(),
@@ -186,7 +189,7 @@ class Assembler {
   std::deque<Source> sources_;
   std::size_t bytes_ = 0;
   std::map<std::string, Given> given_;
-  Scales scales_ = default_scales();
+  S1Defaults s1_{.scales = default_scales()};
   Document document_;
 };
 
@@ -213,7 +216,8 @@ void add_file(Gathered& gathered, const std::string& path) {
     problem(gathered, path, std::string("cannot be read: ") + std::strerror(errno));
     return;
   }
-  gathered.texts.push_back({path, std::move(bytes)});
+  const bool variables = has_variables(bytes);
+  gathered.texts.push_back({.file = path, .text = std::move(bytes), .variables = variables});
 }
 
 void add_directory(Gathered& gathered, const std::string& path) {
@@ -245,13 +249,13 @@ void add_directory(Gathered& gathered, const std::string& path) {
 
 ReadResult read_text(std::string_view text, std::string_view file) {
   Assembler assembler;
-  assembler.add(text, file);
+  assembler.add({.file = std::string(file), .text = std::string(text)});
   return std::move(assembler).finish();
 }
 
 ReadResult read_texts(std::span<const Text> texts, const std::set<std::string>& without) {
   Assembler assembler;
-  for (const Text& text : texts) assembler.add(text.text, text.file, text.replaces);
+  for (const Text& text : texts) assembler.add(text);
   return std::move(assembler).finish(without);
 }
 
@@ -279,7 +283,7 @@ ReadResult read_paths(const std::vector<std::string>& paths) {
   const Gathered gathered = gather(paths);
   Assembler assembler;
   for (const Problem& problem : gathered.problems) assembler.problem(problem.place.file, problem.message);
-  for (const Text& text : gathered.texts) assembler.add(text.text, text.file);
+  for (const Text& text : gathered.texts) assembler.add(text);
   return std::move(assembler).finish();
 }
 

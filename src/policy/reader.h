@@ -33,7 +33,7 @@ inline constexpr std::size_t kMaxDocumentBytes = 16 << 20;
 inline constexpr std::size_t kMaxPolicies = 100'000;
 inline constexpr int kMaxDepth = 32;
 
-// One document. `file` is its name in messages.
+// One document. `file` is its name in messages. Without variables: see Text.
 [[nodiscard]] ReadResult read_text(std::string_view text, std::string_view file);
 
 // Files and directories (their *.yaml, *.yml and *.json in order of name, not deeper), taken together as one document.
@@ -43,13 +43,14 @@ inline constexpr int kMaxDepth = 32;
 struct Text {
   std::string file;  // its name in messages
   std::string text;
-  bool replaces = false;  // its policies take the place of earlier ones with their ids
+  bool replaces = false;   // its policies take the place of earlier ones with their ids
+  bool variables = false;  // `${NAME}` is read from the environment; otherwise it is a problem
   friend bool operator==(const Text&, const Text&) = default;
 };
 // Taken together as one document, but for the policies with these ids.
 [[nodiscard]] ReadResult read_texts(std::span<const Text> texts, const std::set<std::string>& without = {});
 
-// What read_paths() reads, before it is read.
+// What read_paths() reads, before it is read. Files may have variables, and are marked where they do.
 struct Gathered {
   std::vector<Text> texts;
   std::vector<Problem> problems;  // files that could not be read

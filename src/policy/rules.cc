@@ -102,6 +102,14 @@ Rules::Rules(Document document, std::uint64_t seed) : document_(std::move(docume
       policy.mode = document_.mode;
     }
   }
+  if (document_.enforcement == Enforcement::kStrict) {
+    for (Policy& policy : policies) {
+      for (Limit& limit : policy.limits) limit = limit.without_burst();
+      for (Variant& variant : policy.variants) {
+        for (Limit& limit : variant.limits) limit = limit.without_burst();
+      }
+    }
+  }
   std::stable_sort(policies.begin(), policies.end(),
                    [](const Policy& a, const Policy& b) { return a.priority < b.priority; });
   for (int tier = 0; tier < kTierCount; ++tier) {

@@ -120,18 +120,17 @@ void read_consequences(const Scope& scope, const Node& node, Policy& policy) {
   }
 }
 
-void read_limit(const Scope& scope, const Node& node, Policy& policy) {
-  std::vector<std::string> allowed{"id", "name", "strategy", "operations", "conditions", "consequences", "priority"};
+void read_limit(const Scope& scope, const Node& node, Strategy strategy, Policy& policy) {
+  std::vector<std::string> allowed{"id",         "name",       "enabled",      "strategy",
+                                   "operations", "conditions", "consequences", "priority"};
   const Node* name = node.find("strategy");
-  Strategy strategy{};
-  if (name == nullptr) scope.problem(node, "policy must have strategy");
-  const bool named = read_upper_enum<Strategy, kStrategyCount>(scope, name, "strategy", strategy);
+  const bool named = name == nullptr || read_upper_enum<Strategy, kStrategyCount>(scope, name, "strategy", strategy);
   const Spellings spellings = spellings_of(named ? parameters_of(strategy) : parameters_of_any());
   const std::vector<std::string>& parameters = spellings.theirs;
   allowed.insert(allowed.end(), parameters.begin(), parameters.end());
   for (const Entry& entry : node.entries) {
     if (std::find(allowed.begin(), allowed.end(), entry.key) == allowed.end()) {
-      unknown_key(scope, entry, named ? "a " + name->text + " policy" : "any policy", allowed);
+      unknown_key(scope, entry, named ? "a " + upper_case(to_string(strategy)) + " policy" : "any policy", allowed);
     }
   }
   if (!named) return;
@@ -139,7 +138,7 @@ void read_limit(const Scope& scope, const Node& node, Policy& policy) {
   if (limit) policy.limits = {*limit};
 }
 
-Policy read_policy(const Scope& scope, const Node& node, const Scales& scales, const std::string& agent) {
+Policy read_policy(const Scope& scope, const Node& node, const S1Defaults& defaults, const std::string& agent) {
   Policy policy;
   policy.place = scope.place(node);
   policy.missing = Missing::kMatch;
@@ -151,6 +150,9 @@ Policy read_policy(const Scope& scope, const Node& node, const Scales& scales, c
   if (node.find("id") == nullptr) scope.problem(node, "policy must have id");
   read_id(scope, node.find("id"), policy.id);
   read_string(scope, node.find("name"), "name", kMaxNameBytes, policy.name);
+  bool enabled = true;
+  read_bool(scope, node.find("enabled"), "enabled", enabled);
+  if (!enabled) policy.mode = Mode::kOff;
   std::int64_t priority = 0;
   read_whole(scope, node.find("priority"), "priority", {-1'000'000'000, 1'000'000'000}, priority);
   policy.priority = static_cast<int>(priority);
@@ -162,11 +164,11 @@ Policy read_policy(const Scope& scope, const Node& node, const Scales& scales, c
       scope.problem(*conditions, "conditions must be at most " + std::to_string(kMaxAttributes) + ", got " +
                                      std::to_string(conditions->entries.size()));
     } else {
-      for (const Entry& entry : conditions->entries) read_condition(scope, entry, scales, policy.match);
+      for (const Entry& entry : conditions->entries) read_condition(scope, entry, defaults.scales, policy.match);
     }
   }
   if (const Node* then = node.find("consequences"); then != nullptr) read_consequences(scope, *then, policy);
-  read_limit(scope, node, policy);
+  read_limit(scope, node, defaults.strategy, policy);
   return policy;
 }
 
@@ -176,7 +178,7 @@ struct Common {
   std::vector<KeyPart> key;
 };
 
-void read_list_of(const Scope& scope, const Node& list, const std::string& field, const Scales& scales,
+void read_list_of(const Scope& scope, const Node& list, const std::string& field, const S1Defaults& defaults,
                   const Common& common, std::vector<Policy>& policies) {
   if (!list.is_sequence()) {
     scope.problem(list, field + " must be a list, got " + shown(list));
@@ -188,7 +190,7 @@ void read_list_of(const Scope& scope, const Node& list, const std::string& field
     const Node* id = item->is_mapping() ? item->find("id") : nullptr;
     const bool named = id != nullptr && id->is_scalar() && is_id(id->text);
     const Scope here = scope.of(named ? "policy \"" + id->text + "\"" : field + " " + std::to_string(number));
-    Policy policy = read_policy(here, *item, scales, common.agent);
+    Policy policy = read_policy(here, *item, defaults, common.agent);
     policy.key = common.key;
     policies.push_back(std::move(policy));
   }
@@ -196,7 +198,11 @@ void read_list_of(const Scope& scope, const Node& list, const std::string& field
 
 }  // namespace
 
-void read_s1_agents(const Scope& scope, const Node& agents, const Scales& scales, std::vector<Policy>& policies) {
+void read_s1_strategy(const Scope& scope, const Node& node, Strategy& strategy) {
+  read_upper_enum<Strategy, kStrategyCount>(scope, &node, "defaultStrategy", strategy);
+}
+
+void read_s1_agents(const Scope& scope, const Node& agents, const S1Defaults& defaults, std::vector<Policy>& policies) {
   if (!agents.is_mapping()) {
     scope.problem(agents, "rateLimitPolicies must be a mapping, got " + shown(agents));
     return;
@@ -212,12 +218,12 @@ void read_s1_agents(const Scope& scope, const Node& agents, const Scales& scales
                    {Dimension::kResource, {}}}};
     read_string(scope, fields.require("agentId"), "agentId", kMaxNameBytes, common.agent);
     const Node* list = fields.require("policies");
-    if (list != nullptr) read_list_of(scope, *list, "policies", scales, common, policies);
+    if (list != nullptr) read_list_of(scope, *list, "policies", defaults, common, policies);
   }
 }
 
-void read_s1_globals(const Scope& scope, const Node& list, const Scales& scales, std::vector<Policy>& policies) {
-  read_list_of(scope, list, "globalPolicies", scales, {}, policies);
+void read_s1_globals(const Scope& scope, const Node& list, const S1Defaults& defaults, std::vector<Policy>& policies) {
+  read_list_of(scope, list, "globalPolicies", defaults, {}, policies);
 }
 
 }  // namespace headgate::policy

@@ -5,6 +5,8 @@
 namespace headgate::policy {
 namespace {
 
+constexpr std::size_t kMaxUrlBytes = 4'096;
+
 // Who a limit counts is told by its name alone.
 std::vector<KeyPart> key_of(std::string_view name) {
   if (name.starts_with("user_")) return {{Dimension::kUser, {}}};
@@ -12,17 +14,35 @@ std::vector<KeyPart> key_of(std::string_view name) {
   return {{Dimension::kAgent, {}}, {Dimension::kUser, {}}, {Dimension::kIp, {}}};
 }
 
+void read_store(const Scope& scope, const MapFields& fields, Document& document) {
+  const Node* storage = fields.get("storage");
+  const Node* url = fields.get("redis_url");
+  if (storage == nullptr) {
+    if (url != nullptr) scope.note(*url, "redis_url is not read without storage: redis");
+    return;
+  }
+  const std::vector<std::string> kinds{"memory", "redis"};
+  const auto kind = read_choice(scope, storage, "storage", kinds);
+  StoreWish wish;
+  wish.redis = kind == 1U;
+  wish.place = scope.place(*storage);
+  read_string(scope, url, "redis_url", kMaxUrlBytes, wish.redis_url);
+  if (wish.redis && url == nullptr) scope.problem(*storage, "storage: redis needs redis_url: redis://host:6379");
+  if (document.store && (document.store->redis != wish.redis || document.store->redis_url != wish.redis_url)) {
+    scope.problem(*storage, "storage must be given once, is also given at " + text(document.store->place));
+    return;
+  }
+  document.store = std::move(wish);
+}
+
 }  // namespace
 
-void read_s3(const Scope& scope, const Node& settings, std::vector<Policy>& policies) {
+void read_s3(const Scope& scope, const Node& settings, Document& document) {
+  std::vector<Policy>& policies = document.policies;
   const MapFields fields(scope, settings, "rate_limiting", {"enabled", "storage", "redis_url", "default_limits"});
   bool enabled = true;
   read_bool(scope, fields.get("enabled"), "enabled", enabled);
-  for (const char* name : {"storage", "redis_url"}) {
-    const Node* value = fields.get(name);
-    if (value != nullptr)
-      scope.note(*value, std::string(name) + " is not read: the server's own configuration decides");
-  }
+  read_store(scope, fields, document);
   const Node* limits = fields.get("default_limits");
   if (limits == nullptr) return;
   if (!limits->is_mapping()) {

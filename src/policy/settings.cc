@@ -67,12 +67,13 @@ void read_backoff(const Scope& scope, const Node& node, control::BackoffSettings
 
 void read_adaptive(const Scope& scope, const Node& node, control::AdaptiveSettings& adaptive) {
   const MapFields fields(scope, node, "adaptive",
-                         {"enabled", "high", "low", "high_factor", "low_factor", "margin", "dwell", "emergency_at",
-                          "emergency_factor", "emergency_margin", "auto_emergency"});
+                         {"enabled", "sensors", "high", "low", "high_factor", "low_factor", "margin", "dwell",
+                          "emergency_at", "emergency_factor", "emergency_margin", "auto_emergency"});
   const auto fraction = [&](const char* name, Range range, double& out) {
     read_fraction(scope, fields.get(name), name, range, out);
   };
   read_bool(scope, fields.get("enabled"), "enabled", adaptive.enabled);
+  read_bool(scope, fields.get("sensors"), "sensors", adaptive.sensors);
   read_bool(scope, fields.get("auto_emergency"), "auto_emergency", adaptive.auto_emergency);
   fraction("high", {0.01, 1}, adaptive.high);
   fraction("low", {0, 1}, adaptive.low);
@@ -89,6 +90,17 @@ void read_adaptive(const Scope& scope, const Node& node, control::AdaptiveSettin
     const Node* at = fields.get(message.substr(0, message.find(' ')));
     scope.problem(at == nullptr ? node : *at, message);
   }
+}
+
+// The section of this name in the shape with rateLimitPolicies. A throttle that turns itself on needs a load to go by,
+// so autoThrottle also has limits follow this machine's sensors.
+void read_emergency(const Scope& scope, const Node& node, control::AdaptiveSettings& adaptive) {
+  const MapFields fields(scope, node, "emergency", {"autoThrottle", "loadThreshold", "throttleFactor"});
+  if (read_bool(scope, fields.get("autoThrottle"), "autoThrottle", adaptive.auto_emergency)) {
+    adaptive.sensors = adaptive.auto_emergency;
+  }
+  read_fraction(scope, fields.get("loadThreshold"), "loadThreshold", {0.01, 1}, adaptive.emergency_at);
+  read_fraction(scope, fields.get("throttleFactor"), "throttleFactor", {0.01, 1}, adaptive.emergency_factor);
 }
 
 void read_exempt(const Scope& scope, const Node& node, std::vector<std::string>& exempt) {
@@ -114,8 +126,9 @@ void read_version(const Scope& scope, const Node& node) {
 }  // namespace
 
 std::span<const std::string> setting_names() noexcept {
-  static const std::array<std::string, 10> kNames{"enforcement", "mode",  "tiers",  "backoff", "adaptive",
-                                                  "leases",      "queue", "exempt", "levels",  "version"};
+  static const std::array<std::string, 12> kNames{"enforcement", "mode",    "tiers",     "backoff",
+                                                  "adaptive",    "leases",  "queue",     "exempt",
+                                                  "levels",      "version", "emergency", "defaultStrategy"};
   return kNames;
 }
 
@@ -133,6 +146,8 @@ void read_setting(const Scope& scope, const Entry& entry, Document& document) {
     read_backoff(here, node, document.backoff);
   } else if (entry.key == "adaptive") {
     read_adaptive(here, node, document.adaptive);
+  } else if (entry.key == "emergency") {
+    read_emergency(here, node, document.adaptive);
   } else if (entry.key == "leases") {
     const MapFields fields(here, node, "leases", {"ttl"});
     read_duration(here, fields.get("ttl"), "ttl", {1ms, 24h * 3650}, document.leases.ttl);

@@ -12,11 +12,16 @@ namespace headgate::policy {
 void read_native(const Scope& scope, const Node& list, const Scales& scales, std::vector<Policy>& policies);
 
 // `rateLimitPolicies` (agent by agent) and `globalPolicies`: camelCase keys, upper-case words, times in seconds.
-void read_s1_agents(const Scope& scope, const Node& agents, const Scales& scales, std::vector<Policy>& policies);
-void read_s1_globals(const Scope& scope, const Node& list, const Scales& scales, std::vector<Policy>& policies);
+struct S1Defaults {
+  Scales scales;
+  Strategy strategy = Strategy::kSlidingWindow;  // of policies that name none: `defaultStrategy`
+};
+void read_s1_strategy(const Scope& scope, const Node& node, Strategy& strategy);
+void read_s1_agents(const Scope& scope, const Node& agents, const S1Defaults& defaults, std::vector<Policy>& policies);
+void read_s1_globals(const Scope& scope, const Node& list, const S1Defaults& defaults, std::vector<Policy>& policies);
 
-// `rate_limiting`, with its default_limits.
-void read_s3(const Scope& scope, const Node& settings, std::vector<Policy>& policies);
+// `rate_limiting`, with its default_limits and the store it asks for.
+void read_s3(const Scope& scope, const Node& settings, Document& document);
 
 // A whole document of envoyproxy/ratelimit: `domain` and `descriptors`.
 void read_envoy(const Scope& scope, const Node& document, std::vector<Policy>& policies);

@@ -231,9 +231,9 @@ std::vector<Alert> Watch::recorded(const Execution& execution, Nanos now) {
 
 bool few_left(Amount remaining, Amount limit) noexcept {
   constexpr Units kFew = 10;
-  constexpr Units kFewPart = 20;  // one in so many
+  constexpr Units kFifth = 5;  // a fifth left is 80 % used
   if (remaining.unlimited() || limit.unlimited()) return false;
-  return remaining.value <= std::min(std::max(kFew, limit.value / kFewPart), limit.value / 2);
+  return remaining.value < kFew || remaining.value <= limit.value / kFifth;
 }
 
 std::string warning_text(std::string_view type, const std::array<Amount, 3>& remaining,

@@ -70,12 +70,12 @@ class Watch {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether somebody should know that so little is left of the limit.
+// Whether the user should know that so little is left of the limit: fewer than ten, or a fifth of it at most.
 [[nodiscard]] bool few_left(Amount remaining, Amount limit) noexcept;
 
 // One line for the user, or none: what is nearly used up ("Only 9 shell commands left today"), and at what pace
-// commands run ("Throttled: the system is busy, running at 60 % speed"). Few are at most 10, or 5 % of the limit if
-// that is more, but never over half of it; of several periods the one with the least left is named. `remaining` by
+// commands run ("Throttled: the system is busy, running at 60 % speed"). See few_left(); of
+// several periods the one with the least left is named. `remaining` by
 // kPeriods; Amount::kUnlimited: no limit.
 [[nodiscard]] std::string warning_text(std::string_view type, const std::array<Amount, 3>& remaining,
                                        const std::array<Amount, 3>& limits, double factor);

@@ -13,6 +13,7 @@
 #include "control/small_file.h"
 #include "engine/event.h"
 #include "policy/node.h"
+#include "policy/reader.h"
 #include "server/config_keys.h"
 #include "store/redis/url.h"
 
@@ -133,7 +134,7 @@ void Reader::read_file(const std::string& file) {
   if ((*text)->size() > kMaxFileBytes) {
     return problem(fmt::format("{}: must be at most {} bytes long", file, kMaxFileBytes));
   }
-  const policy::Tree tree = policy::parse(**text);
+  const policy::Tree tree = policy::parse(**text, policy::Expand::kEnvironment);
   for (const policy::Flaw& flaw : tree.flaws) {
     problem(fmt::format("{}: {}", place(flaw.line, flaw.column), flaw.message));
   }
@@ -344,6 +345,7 @@ void Reader::check_whole() {
 }
 
 Result<Config> Reader::take() && {
+  config_.store_given = origins_.contains("store.kind") || origins_.contains("store.url");
   if (problems_.empty()) return std::move(config_);
   std::string all;
   for (std::size_t i = 0; i < std::min(problems_.size(), kMostProblems); ++i) {
@@ -374,6 +376,21 @@ Result<Config> read_config(const ConfigSources& sources) {
   reader.read_flags(sources.flags);
   reader.check_whole();
   return std::move(reader).take();
+}
+
+Result<Config> with_store_of_documents(Config config) {
+  if (config.store_given || config.policies.empty()) return config;
+  const policy::ReadResult read = policy::read_paths(config.policies);
+  if (!read.ok() || !read.document.store || !read.document.store->redis) return config;
+  const policy::StoreWish& wish = *read.document.store;
+  if (const auto url = store::redis::parse_url(wish.redis_url); !url) {
+    const policy::Place& at = wish.place;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}:{}:{}: redis_url: {}", at.file, at.line, at.column, url.error().message)};
+  }
+  config.store.kind = StoreKind::kRedis;
+  config.store.url = wish.redis_url;
+  return config;
 }
 
 std::map<std::string, std::string> headgate_environment() {

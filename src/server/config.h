@@ -50,10 +50,12 @@ struct Config {
   std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"; or where the ledger is in PostgreSQL
   state::Durability durability = state::Durability::kAsync;
   StoreConfig store;
+  bool store_given = false;  // by file, variable or flag; otherwise a policy document may choose it
   std::size_t max_cells = 10'000'000;
   AtCap at_cap = AtCap::kRefuseNew;
   Nanos snapshot_every{std::chrono::minutes{1}};  // 0: only on shutdown
-  bool sensors = false;                           // whether this machine's own load counts
+  bool sensors = true;                            // whether this machine's own load is read
+  Nanos report_ttl{std::chrono::seconds{60}};     // a reported load is forgotten after so long; 0: never
   observe::LogOptions log;
   observe::WebhookOptions webhook;  // no url: none
   Nanos drain_within{std::chrono::seconds{10}};
@@ -61,6 +63,7 @@ struct Config {
   std::size_t max_body = 1 << 20;
   Nanos idle{std::chrono::seconds{75}};
   Nanos request_within{std::chrono::seconds{10}};
+  std::size_t process_memory = 0;  // bytes; past 80 % of it there is an alert; 0: what cgroup and machine have
   std::vector<std::string> notes;  // accepted, but worth saying; one line each
 
   api::QuotasOptions quotas;
@@ -83,6 +86,9 @@ struct ConfigSources {
 // Everything wrong with it at once, one line each, with file, line and column where there is one. Files and folders
 // that it names must exist, but for data and the database.
 [[nodiscard]] Result<Config> read_config(const ConfigSources& sources);
+// The configuration with the store that its policy documents ask for, unless it names one itself. Documents that cannot
+// be read ask for none here: they are reported when they are loaded.
+[[nodiscard]] Result<Config> with_store_of_documents(Config config);
 // The HEADGATE_* variables of this process.
 [[nodiscard]] std::map<std::string, std::string> headgate_environment();
 // Whether the address can be reached from other machines, so that auth must be required. Anything that cannot be read

@@ -377,8 +377,17 @@ std::vector<ConfigKey> make_keys() {
       HEADGATE_MEMBER(quotas.on_store_failure)));
   add(duration_key("snapshot.every", "How often cells are written to disk, besides on shutdown. 0: only then.",
                    {1s, 24h, true}, HEADGATE_MEMBER(snapshot_every)));
-  add(choice_key<bool>("load.sensors", "Whether this machine's own load scales the limits of adaptive policies.",
+  add(choice_key<bool>("load.sensors",
+                       "Whether the load of this machine, or of the cgroup that the server is confined to, is read. It "
+                       "slows and holds up\n"
+                       "commands (quotas, headgate run). Limits of policies follow it only where a document says "
+                       "adaptive: {sensors: true}.",
                        {{"true", true}, {"false", false}}, HEADGATE_MEMBER(sensors)));
+  add(duration_key("load.report_ttl",
+                   "A load that is reported (PUT /api/admin/load) is forgotten after so long, and an emergency that it "
+                   "caused ends.\n"
+                   "0: it stays until it is replaced or deleted.",
+                   {1s, 24h * 7, true}, HEADGATE_MEMBER(report_ttl)));
 
   add(choice_key<LogLevel>("log.level", "debug, info, warn, error or off.",
                            {{"debug", LogLevel::kDebug},
@@ -413,6 +422,11 @@ std::vector<ConfigKey> make_keys() {
                    HEADGATE_MEMBER(idle)));
   add(duration_key("limits.request", "A request must have come whole within this time of its first byte.",
                    {100ms, 5min}, HEADGATE_MEMBER(request_within)));
+  add(whole_key(
+      "limits.process_memory",
+      "Bytes. When the server's own memory is past 80 % of it there is an alert of kind memory, and again only\n"
+      "after it was under 75 %. 0: the memory of the tightest cgroup that it is in, or of the machine.",
+      {0, std::int64_t{1} << 50}, HEADGATE_MEMBER(process_memory)));
   return keys;
 }
 
@@ -431,7 +445,7 @@ constexpr std::array<SectionDoc, 10> kSections{{
     {"ledger", "What users have used and what was run."},
     {"quotas", "Commands: how many each user may run by day, week and month. Plans and rules are set by API or CLI."},
     {"snapshot", "Cells on disk, so that a restart forgets nothing."},
-    {"load", "What limits may follow."},
+    {"load", "How busy things are: what commands are paced by, and limits may follow."},
     {"log", "The log, on standard error."},
     {"webhook", "What others should hear of."},
     {"limits", "What one client can take from the others."},

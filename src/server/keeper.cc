@@ -1,6 +1,7 @@
 #include "server/keeper.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headgate::server {
 
@@ -40,6 +41,7 @@ void Keeper::run() {
       // Seconds that were slept through are not made up for.
       next_second = std::max(next_second + kSecond, now);
       if (options_.sensors) engine_.observe_load(sensors_.sample(now));
+      watch_memory();
       engine_.maintain();
       if (options_.every_second) options_.every_second(engine_.clock().wall(now));
     }
@@ -48,6 +50,19 @@ void Keeper::run() {
     changed_.wait_for(guard, std::max(due - now, Nanos{0}), [this] { return woken_ || ending_; });
     if (ending_) return;
     woken_ = false;
+  }
+}
+
+void Keeper::watch_memory() {
+  if (!options_.memory_high) return;
+  control::Sensors::OwnMemory memory = sensors_.own_memory();
+  if (options_.memory_limit > 0) memory.limit = options_.memory_limit;
+  if (memory.used == 0 || memory.limit == 0) return;
+  const double share = static_cast<double>(memory.used) / static_cast<double>(memory.limit);
+  if (share <= kMemoryHigh) {
+    memory_is_high_ = memory_is_high_ && share >= kMemoryCalm;
+  } else if (!std::exchange(memory_is_high_, true)) {
+    options_.memory_high(memory);
   }
 }
 

@@ -115,6 +115,7 @@ class Running final : public Server {
     options.max_cells = config_.max_cells;
     options.at_cap = config_.at_cap;
     options.sink = notices_.get();
+    options.report_ttl = config_.report_ttl;
     engine_ = std::make_unique<engine::Engine>(options);
     clock_ = &engine_->clock();
     const Nanos wall = clock_->wall(clock_->now());
@@ -123,11 +124,15 @@ class Running final : public Server {
     Result<std::string> token = api::ensure_admin_token(*database_, config_.data, wall);
     if (!token) return std::move(token).error();
 
-    keeper_ =
-        std::make_unique<Keeper>(*engine_, KeeperOptions{.sensors = config_.sensors, .every_second = [this](Nanos now) {
-                                                           traffic_.tick(now);
-                                                           api_->tick();
-                                                         }});
+    KeeperOptions keeping;
+    keeping.sensors = config_.sensors;
+    keeping.memory_limit = config_.process_memory;
+    keeping.memory_high = [this](const control::Sensors::OwnMemory& memory) { tell_memory(memory); };
+    keeping.every_second = [this](Nanos now) {
+      traffic_.tick(now);
+      api_->tick();
+    };
+    keeper_ = std::make_unique<Keeper>(*engine_, std::move(keeping));
     service_ = {.engine = engine_.get(),
                 .database = database_.get(),
                 .access = access_.get(),
@@ -224,6 +229,20 @@ class Running final : public Server {
     entry.target = config_.store.prefix;
     if (Result<void> saved = database_->change({&setting, 1}, entry); !saved) return std::move(saved).error();
     return seed;
+  }
+
+  void tell_memory(const control::Sensors::OwnMemory& memory) {
+    constexpr double kMebibyte = 1 << 20;
+    const double share = static_cast<double>(memory.used) / static_cast<double>(memory.limit);
+    observe::Notice notice;
+    notice.kind = "memory";
+    notice.time = clock_->wall(clock_->now());
+    notice.text = fmt::format(
+        "the server uses {:.0f} of {:.0f} MiB of memory, {:.0f} %; store.max_cells and "
+        "limits.connections bound what it needs",
+        static_cast<double>(memory.used) / kMebibyte, static_cast<double>(memory.limit) / kMebibyte, 100 * share);
+    notice.value = share;
+    notices_->tell(std::move(notice));
   }
 
   Result<void> open_ledger() {
@@ -453,7 +472,9 @@ class Running final : public Server {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const Config& config, const std::vector<InheritedSocket>& inherited) {
-  auto server = std::make_unique<Running>(config);
+  Result<Config> whole = with_store_of_documents(config);
+  if (!whole) return std::move(whole).error();
+  auto server = std::make_unique<Running>(*whole);
   if (Result<void> opened = server->open(inherited); !opened) return std::move(opened).error();
   return std::unique_ptr<Server>(std::move(server));
 }

@@ -151,7 +151,7 @@ TEST(AdminApi, EveryChangeOfTheFactorIsWrittenDown) {
     return server.get("/api/admin/audit?action=adaptive.").json()["entries"];
   };
   control::LoadReading busy;
-  busy.cpu = 0.85;
+  busy.reported = 0.85;
   server.engine->observe_load(busy);
   const Json first = changes();
   ASSERT_EQ(first.size(), 1U);

@@ -101,10 +101,12 @@ TEST(Emergency, AHandTurnsOnWhatIsHeldOff) {
   EXPECT_EQ(on.since, kNow + 1s);
 }
 
-TEST(Emergency, AnUnknownLoadChangesNothing) {
-  for (const Emergency& state : {Emergency{}, manual(), automatic(), turn_off(automatic(), {}, 0.95)}) {
-    EXPECT_EQ(follow_load(state, {}, std::nullopt, kNow), state);
-    EXPECT_EQ(follow_load(state, {}, kNan, kNow), state);
+TEST(Emergency, AnUnknownLoadEndsWhatTheLoadTurnedOn) {
+  for (const std::optional<double> unknown : {std::optional<double>{}, std::optional<double>{kNan}}) {
+    EXPECT_EQ(follow_load({}, {}, unknown, kNow), Emergency{});
+    EXPECT_EQ(follow_load(manual(), {}, unknown, kNow), manual());
+    EXPECT_EQ(follow_load(automatic(), {}, unknown, kNow), Emergency{});
+    EXPECT_EQ(follow_load(turn_off(automatic(), {}, 0.95), {}, unknown, kNow), Emergency{}) << "nothing is held off";
   }
 }
 

@@ -55,6 +55,16 @@ TEST_F(SensorsTest, CpuIsTheShareOfTicksNotIdleSinceTheLastSample) {
 
 TEST_F(SensorsTest, MemoryIsWhatIsNotAvailable) { EXPECT_EQ(sample().memory, 0.75); }
 
+TEST_F(SensorsTest, OwnMemoryIsWhatIsResidentAgainstTheTightestLimit) {
+  lay("proc/self/status", "Name:\theadgate\nVmPeak:\t  900000 kB\nVmRSS:\t  204800 kB\n");
+  EXPECT_EQ(sensors_.own_memory().used, 204'800U * 1024);
+  EXPECT_EQ(sensors_.own_memory().limit, 1'024'000U * 1024) << "the machine's";
+  cgroup("/app/one");
+  lay("sys/fs/cgroup/app/one/memory.max", "max\n");
+  lay("sys/fs/cgroup/app/memory.max", "268435456\n");
+  EXPECT_EQ(sensors_.own_memory().limit, 268'435'456U);
+}
+
 TEST_F(SensorsTest, AQuotaIsWhatCpuIsMeasuredAgainst) {
   cgroup("/app");
   lay("sys/fs/cgroup/app/cpu.max", "50000 100000\n");

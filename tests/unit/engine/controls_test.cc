@@ -73,8 +73,56 @@ TEST_F(EngineControls, PollKeepsToTheDocumentsThresholds) {
   EXPECT_EQ(ids(peek("A")), (std::vector<std::string>{"p", "busy"}));
 }
 
-TEST_F(EngineControls, OurOwnSensorsOnlyEverLower) {
+TEST_F(EngineControls, LimitsFollowOurOwnSensorsOnlyWhereTheDocumentSaysSo) {
+  load(
+      "policies: [{id: p, limit: 40/1h}, {id: sensed, match: {operations: [here]}, limit: 40/1h, adaptive: {sensors: "
+      "true}}]");
+  control::LoadReading reading;
+  reading.cpu = 0.99;
+  engine_.observe_load(reading);
+  EXPECT_EQ(capacity(), 40);
+  EXPECT_FALSE(engine_.emergency().active);
+  EXPECT_EQ(engine_.load_state().level, LoadLevel::kNormal);
+  EXPECT_LT(engine_.throttle_factor(), 1) << "commands run here";
+  EXPECT_EQ(ask(Q("here").agent("A")).limit, 20) << "one policy asks for it";
+  load("adaptive: {sensors: true}\npolicies: [{id: p, limit: 40/1h}]");
+  engine_.observe_load(reading);
+  EXPECT_TRUE(engine_.emergency().active);
+  EXPECT_EQ(engine_.load_state().level, LoadLevel::kCritical);
+  EXPECT_EQ(capacity(), 4);
+}
+
+TEST_F(EngineControls, AReportIsForgottenAndItsEmergencyWithIt) {
   load(kForty);
+  engine_.report_load(0.95);
+  EXPECT_TRUE(engine_.emergency().active);
+  clock_.advance(59s);
+  engine_.poll();
+  EXPECT_TRUE(engine_.emergency().active);
+  clock_.advance(1s);
+  engine_.poll();
+  EXPECT_FALSE(engine_.emergency().active);
+  EXPECT_FALSE(engine_.load_state().load);
+  EXPECT_EQ(capacity(), 40);
+}
+
+TEST_F(EngineControls, ARestoredAutomaticEmergencyWaitsForALoadAsLongAsAReportHolds) {
+  load(kForty);
+  control::Emergency before;
+  before.active = before.automatic = true;
+  before.reason = "load 0.95 is over 0.9";
+  before.by = "headgate";
+  engine_.restore_emergency(before);
+  clock_.advance(59s);
+  engine_.poll();
+  EXPECT_TRUE(engine_.emergency().active);
+  clock_.advance(1s);
+  engine_.poll();
+  EXPECT_FALSE(engine_.emergency().active);
+}
+
+TEST_F(EngineControls, OurOwnSensorsOnlyEverLower) {
+  load("adaptive: {sensors: true}\n" + std::string(kForty));
   control::LoadReading reading;
   reading.cpu = 0.05;
   engine_.observe_load(reading);

@@ -108,7 +108,7 @@ TEST(S3Shape, DefaultLimitsBecomePolicies) {
   const ReadResult result = read_text(R"(rate_limiting:
   enabled: true
   storage: redis
-  redis_url: ${REDIS_URL}
+  redis_url: redis://cells:6379
   default_limits:
     user_logins: {max_requests: 10, window_seconds: 60}
     agent_runs: {max_requests: 5, window_seconds: 3600}
@@ -116,9 +116,10 @@ TEST(S3Shape, DefaultLimitsBecomePolicies) {
 )",
                                       "f");
   EXPECT_THAT(texts(result.problems), ElementsAre());
-  EXPECT_THAT(texts(result.notes),
-              ElementsAre("f:3:12: storage is not read: the server's own configuration decides",
-                          "f:4:14: redis_url is not read: the server's own configuration decides"));
+  EXPECT_THAT(texts(result.notes), ElementsAre());
+  ASSERT_TRUE(result.document.store);
+  EXPECT_TRUE(result.document.store->redis);
+  EXPECT_EQ(result.document.store->redis_url, "redis://cells:6379");
   const auto& policies = result.document.policies;
   ASSERT_EQ(policies.size(), 3U);
   EXPECT_EQ(policies[0].id, "user_logins");

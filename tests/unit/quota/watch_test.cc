@@ -174,10 +174,17 @@ Amount left(Units value) { return {value}; }
 constexpr Amount kAny{};
 
 TEST(WarningText, IsEmptyWhileThereIsEnough) {
-  EXPECT_EQ(warning_text("shell", {left(26), left(200), left(600)}, {left(500), left(3'000), left(10'000)}, 1), "");
+  EXPECT_EQ(warning_text("shell", {left(101), left(601), left(2'001)}, {left(500), left(3'000), left(10'000)}, 1), "");
   EXPECT_EQ(warning_text("shell", {kAny, kAny, kAny}, {kAny, kAny, kAny}, 1), "");
-  EXPECT_EQ(warning_text("shell", {left(8), kAny, kAny}, {left(15), kAny, kAny}, 1), "") << "more than half";
-  EXPECT_EQ(warning_text("shell", {left(1), kAny, kAny}, {left(1), kAny, kAny}, 1), "");
+  EXPECT_EQ(warning_text("shell", {left(10), kAny, kAny}, {left(12), kAny, kAny}, 1), "");
+}
+
+TEST(WarningText, FewerThanTenOrAFifthAreFew) {
+  EXPECT_EQ(warning_text("shell", {left(9), kAny, kAny}, {left(12), kAny, kAny}, 1),
+            "Only 9 shell commands left today");
+  EXPECT_EQ(warning_text("shell", {left(1), kAny, kAny}, {left(1), kAny, kAny}, 1), "Only 1 shell command left today");
+  EXPECT_EQ(warning_text("shell", {left(100), kAny, kAny}, {left(500), kAny, kAny}, 1),
+            "Only 100 shell commands left today");
 }
 
 TEST(WarningText, NamesThePeriodWithTheLeastLeft) {
@@ -186,7 +193,7 @@ TEST(WarningText, NamesThePeriodWithTheLeastLeft) {
   EXPECT_EQ(warning_text("shell", {left(25), left(900), left(900)}, limits, 1), "Only 25 shell commands left today");
   EXPECT_EQ(warning_text("code", {left(20), left(1), left(500)}, limits, 1), "Only 1 code command left this week");
   EXPECT_EQ(warning_text("code", {left(400), left(400), left(500)}, limits, 1),
-            "Only 500 code commands left this month");
+            "Only 400 code commands left this week");
   EXPECT_EQ(warning_text("code", {left(3), left(200), left(3)}, limits, 1), "Only 3 code commands left this month")
       << "of equals the longest";
   EXPECT_EQ(warning_text("code", {left(0), left(5), left(5)}, limits, 1), "No code commands left today");

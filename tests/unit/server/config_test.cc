@@ -75,7 +75,8 @@ TEST_F(ConfigTest, ReadsEveryKey) {
            "threads: 3\nauth: required\nhosts: [gate.example.com, \"a:1\"]\ntls: {cert: " +
            pem + ", key: " + pem + ", client_ca: " + pem +
            "}\nstore: {kind: memory, max_cells: 1e6, at_cap: evict_oldest}\n"
-           "database: sqlite:/x/y.db\nsnapshot: {every: 5m}\nload: {sensors: true}\nlog: {level: debug, format: json}\n"
+           "database: sqlite:/x/y.db\nsnapshot: {every: 5m}\nload: {sensors: false, report_ttl: 5s}\nlog: {level: "
+           "debug, format: json}\n"
            "webhook: {url: \"https://h/x\", secret: s, kinds: [emergency], attempts: 2, timeout: 500ms}\ndrain: 3s\n"
            "limits: {connections: 5, body: 2048, idle: 10s, request: 2s}\n"));
   EXPECT_EQ(config.listen_http, "0.0.0.0:80");
@@ -93,7 +94,8 @@ TEST_F(ConfigTest, ReadsEveryKey) {
   EXPECT_EQ(config.at_cap, AtCap::kEvictOldest);
   EXPECT_EQ(config.database_path(), "/x/y.db");
   EXPECT_EQ(config.snapshot_every, 5min);
-  EXPECT_TRUE(config.sensors);
+  EXPECT_FALSE(config.sensors);
+  EXPECT_EQ(config.report_ttl, 5s);
   EXPECT_EQ(config.log.level, observe::LogLevel::kDebug);
   EXPECT_EQ(config.log.format, observe::LogFormat::kJson);
   EXPECT_EQ(config.webhook.url, "https://h/x");
@@ -352,7 +354,9 @@ Config unusual(const test::TempFolder& folder) {
   config.max_cells = 12;
   config.at_cap = AtCap::kEvictOldest;
   config.snapshot_every = 0s;
-  config.sensors = true;
+  config.sensors = false;
+  config.report_ttl = 5s;
+  config.process_memory = 1 << 30;
   config.log.level = observe::LogLevel::kOff;
   config.log.format = observe::LogFormat::kJson;
   config.webhook.url = "http://h/";
