@@ -30,8 +30,8 @@ observe::Notice numbered(std::size_t number, std::string kind = "emergency") {
 
 bool alerts() {
   api::Alerts alerts;
-  for (std::size_t i = 1; i <= api::Alerts::kMost + 10; ++i) alerts.on_notice(numbered(i));
-  return alerts.latest().size() == api::Alerts::kMost && !alerts.find(10) && alerts.find(11).has_value();
+  for (std::size_t i = 1; i <= api::Alerts::kMostOfKind + 10; ++i) alerts.on_notice(numbered(i));
+  return alerts.latest().size() == api::Alerts::kMostOfKind && !alerts.find(10) && alerts.find(11).has_value();
 }
 
 bool event_listeners() {
@@ -217,7 +217,7 @@ int websocket_close_code(std::string_view bytes, const net::WebSocketLimits& lim
 }
 
 const BoundRow kServer[] = {
-    {"alerts", "the oldest is forgotten", alerts},
+    {"alerts", "the oldest of its kind is forgotten", alerts},
     {"event_listeners", "no further one is taken until one leaves", event_listeners},
     {"events_kept", "the oldest is forgotten", events_kept},
     {"events_unread", "the listener is closed, with no more than the bound in memory", events_unread},
