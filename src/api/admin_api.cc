@@ -7,6 +7,7 @@
 #include "api/call.h"
 #include "api/emergency_keeper.h"
 #include "api/limits_json.h"
+#include "api/spread_state.h"
 #include "base/utf8.h"
 
 namespace headgate::api {
@@ -152,7 +153,7 @@ void put_emergency(Call& call) {
   if (!next) return call.fail(next.error());
   if (!keep(call, before, *next)) return;
   if (const Result<void> on = service.engine->emergency_on(order); !on) return call.fail(on.error());
-  call.send(emergency_json(service.engine->emergency()));
+  call.send(with_spread(call, emergency_json(service.engine->emergency())));
 }
 
 void delete_emergency(Call& call) {
@@ -165,7 +166,7 @@ void delete_emergency(Call& call) {
     if (!keep(call, before, next)) return;
     service.engine->emergency_off(call.who());
   }
-  call.send(emergency_json(service.engine->emergency()));
+  call.send(with_spread(call, emergency_json(service.engine->emergency())));
 }
 
 void get_load(Call& call) { call.send(load_json(call.service().engine->load_state())); }

@@ -6,6 +6,7 @@
 
 #include "api/call.h"
 #include "api/limits_json.h"
+#include "api/spread_state.h"
 #include "base/utf8.h"
 
 namespace headgate::api {
@@ -96,7 +97,7 @@ std::vector<std::string> listed(const Service& service) {
   return agents;
 }
 
-void answer_whitelist(const Call& call) { call.send(Json{{"agents", call.service().engine->exempt()}}); }
+void answer_whitelist(const Call& call) { call.send(with_spread(call, {{"agents", call.service().engine->exempt()}})); }
 
 }  // namespace
 
@@ -166,7 +167,7 @@ void put_override(Call& call) {
   override.agent = call.id;
   override.tiers = *tiers;
   if (const Result<void> set = service.engine->set_override(override); !set) return call.fail(set.error());
-  call.send(Json{{"agent", call.id}, {"override", tier_json(*tiers)}});
+  call.send(with_spread(call, {{"agent", call.id}, {"override", tier_json(*tiers)}}));
 }
 
 void delete_override(Call& call) {
@@ -181,10 +182,10 @@ void delete_override(Call& call) {
   const std::array settings{state::Setting{"override", call.id, std::nullopt}};
   if (const Result<void> kept = service.database->change(settings, entry); !kept) return call.fail(kept.error());
   (void)service.engine->clear_override(call.id);
-  call.send(Json{{"agent", call.id}, {"override", nullptr}});
+  call.send(with_spread(call, {{"agent", call.id}, {"override", nullptr}}));
 }
 
-void get_whitelist(Call& call) { answer_whitelist(call); }
+void get_whitelist(Call& call) { call.send(Json{{"agents", call.service().engine->exempt()}}); }
 
 void put_whitelist(Call& call) {
   const auto body = body_of(call, std::array<std::string_view, 1>{"agents"});

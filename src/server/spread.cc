@@ -133,8 +133,9 @@ void Spread::changed(std::span<const state::Setting> settings) {
     const auto last = last_.find(name);
     // What came from Redis goes on disk here as well: it is not news. Back to what it was is, if that was to change.
     const bool known = last == last_.end() ? !setting.value : last->second == setting.value;
-    if (known && !unsent_.contains(name)) continue;
+    if (known && (!unsent_.contains(name) || again_.contains(name))) continue;
     unsent_[name] = setting.value;
+    again_.erase(name);
   }
   if (!unsent_.empty()) wake_.notify_all();
 }
@@ -144,6 +145,7 @@ void Spread::load_reported(std::optional<double> load) {
   Value value;
   if (load) value = text_of({*load, wall()});
   unsent_[std::string(kLoadField)] = std::move(value);
+  again_.erase(std::string(kLoadField));
   wake_.notify_all();
 }
 
@@ -204,13 +206,16 @@ std::string Spread::line_of(const Field& field) {
 }
 
 bool Spread::step() {
-  std::int64_t version = 0;
-  if (!beat(version)) return false;
-  if ((version != newest_ || version < highest_) && !fetch()) return false;
+  std::int64_t revision = 0;
+  if (!beat(revision)) return false;
+  if (revision != revision_) {
+    if (!fetch()) return false;
+    revision_ = revision;
+  }
   return send();
 }
 
-bool Spread::beat(std::int64_t& version) {
+bool Spread::beat(std::int64_t& revision) {
   const std::array<std::string_view, 3> keys{version_key_, nodes_key_, seed_key_};
   const std::string seed = std::to_string(options_.seed);
   const std::array<std::string, 3> arguments{options_.node, std::to_string(options_.gone_after.count() / 1000), seed};
@@ -218,7 +223,7 @@ bool Spread::beat(std::int64_t& version) {
   bool same_seed = true;
   const bool good = ask(redis_, script_call(beat_script(), keys, arguments), [&](const Reply& reply) {
     if (reply.size() != 3 || !reply[0].is_integer() || !reply[1].is_integer() || !reply[2].is_text()) return false;
-    version = reply[0].integer();
+    revision = reply[0].integer();
     nodes = reply[1].integer();
     same_seed = reply[2].text() == seed;
     return true;
@@ -237,7 +242,6 @@ bool Spread::beat(std::int64_t& version) {
 
 bool Spread::fetch() {
   std::map<std::string, Field> fields;
-  std::int64_t newest = 0;
   Command command;
   const std::array<std::string_view, 2> words{"HGETALL", fields_key_};
   store::redis::append_words(words, command.wire);
@@ -247,7 +251,6 @@ bool Spread::fetch() {
     for (std::size_t i = 0; i + 1 < reply.size(); i += 2) {
       std::optional<Field> field = field_of(reply[i + 1].text());
       if (!field) continue;
-      newest = std::max(newest, field->version);
       fields.emplace(reply[i].text(), *std::move(field));
     }
     return true;
@@ -259,11 +262,11 @@ bool Spread::fetch() {
     if (field.version > seen_[name] && apply(name, field)) applied.push_back(name);
   }
   note(applied);
-  newest_ = highest_ = newest;
   return true;
 }
 
-// What Redis has no more, or only as it was before: it was emptied, or a replica took over that lagged behind.
+// What Redis has no more, or only as it was before: it was emptied, or a replica took over that lagged behind. Another
+// node may know of a later change that Redis had heard of and lost: so it goes under the version that it had.
 void Spread::hand_on_again(const std::map<std::string, Field>& fields) {
   std::size_t forgotten = 0;
   {
@@ -271,10 +274,9 @@ void Spread::hand_on_again(const std::map<std::string, Field>& fields) {
     for (const auto& [name, value] : last_) {
       const auto found = fields.find(name);
       const std::int64_t there = found == fields.end() ? 0 : found->second.version;
-      std::int64_t& seen = seen_[name];
-      if (there >= seen) continue;
-      seen = there;
-      unsent_.emplace(name, value);  // unless it was changed here since
+      const std::int64_t seen = seen_[name];
+      if (there >= seen || !unsent_.emplace(name, value).second) continue;  // or it was changed here since
+      again_[name] = seen;
       ++forgotten;
     }
   }
@@ -290,6 +292,7 @@ bool Spread::apply(const std::string& name, const Field& field) {
     const auto [last, first] = last_.try_emplace(name);
     const bool known = !first && last->second == field.value;  // somebody has handed it on again
     last->second = field.value;
+    if (again_.erase(name) > 0) unsent_.erase(name);  // there is a newer one
     if (const auto mine = unsent_.find(name); mine != unsent_.end()) {
       const bool same = mine->second == field.value;
       // What was changed here since is yet to be sent: this is what it was before, or was sent by this node without
@@ -364,23 +367,28 @@ void Spread::conflict(const std::string& name, const Value& lost, const Field& k
 
 bool Spread::send() {
   std::vector<std::pair<std::string, Value>> sending;
+  std::vector<std::int64_t> versions;  // 0: it is new
   {
     const std::lock_guard guard(mutex_);
     constexpr std::size_t kAtOnce = 500;
     for (const auto& change : unsent_) {
       if (sending.size() >= kAtOnce) break;
       sending.emplace_back(change);
+      const auto again = again_.find(change.first);
+      versions.push_back(again == again_.end() ? 0 : again->second);
     }
   }
   if (sending.empty()) return true;
   std::vector<std::string> arguments{options_.node};
-  for (const auto& [name, value] : sending) {
+  for (std::size_t i = 0; i < sending.size(); ++i) {
+    const auto& [name, value] = sending[i];
     arguments.push_back(name);
     arguments.push_back(std::to_string(seen_[name]));
+    arguments.push_back(std::to_string(versions[i]));
     arguments.push_back(value ? "=" + *value : std::string("-"));
   }
   const std::array<std::string_view, 2> keys{fields_key_, version_key_};
-  // For each: the version it was written under, or 0 where a newer one was there.
+  // For each: the version it was written under, or 0 where a newer one was there, or what was to be handed on again.
   std::vector<std::int64_t> written;
   const bool good = ask(redis_, script_call(put_script(), keys, arguments), [&](const Reply& reply) {
     if (reply.size() != sending.size()) return false;
@@ -394,15 +402,21 @@ bool Spread::send() {
     const std::lock_guard guard(mutex_);
     for (std::size_t i = 0; i < sending.size(); ++i) {
       const auto& [name, value] = sending[i];
+      const auto mine = unsent_.find(name);
+      const auto again = again_.find(name);
+      // Handed on, by this node or by another before it; unless it was changed here since.
+      if (again != again_.end() && again->second == versions[i]) {
+        again_.erase(again);
+        unsent_.erase(mine);
+      } else if (written[i] != 0 && mine != unsent_.end() && mine->second == value) {
+        unsent_.erase(mine);
+      }
       if (written[i] == 0) {
         refused = true;
         continue;  // fetch() finds the one that won
       }
       seen_[name] = written[i];
-      highest_ = std::max(highest_, written[i]);
       last_[name] = value;
-      const auto mine = unsent_.find(name);
-      if (mine != unsent_.end() && mine->second == value) unsent_.erase(mine);
       taken.push_back(name);
     }
   }

@@ -2,8 +2,9 @@
 // policies put by API, and reported load.
 //
 // Each setting is a field of one hash, with the version it was written under; versions grow over all nodes. A node
-// looks at the newest version several times a second and reads on when it is another, so a node that was cut off
-// catches up by the same way; and what Redis has lost since, whoever finds that hands on again. Whoever writes says
+// looks several times a second at a revision that moves with every write, and reads on when it is another, so a node
+// that was cut off catches up by the same way. What Redis has lost since, whoever finds that hands on again, under the
+// version that it had: so the newest that any node knows wins, whichever node comes first. Whoever writes says
 // which version of the field it had seen: if there is a newer one the write is refused, the newer value comes into
 // force here too, and both are told (a notice and the audit log). So the first to reach Redis wins, and nobody loses
 // silently.
@@ -72,7 +73,7 @@ class Spread {
   // One look at Redis; false: it did not answer.
   bool step();
   bool send();
-  bool beat(std::int64_t& version);
+  bool beat(std::int64_t& revision);
   bool fetch();
   void hand_on_again(const std::map<std::string, Field>& fields);
   // False: it could not be put in force here. Then it is not noted, or what stands here would look like a change.
@@ -92,13 +93,13 @@ class Spread {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<std::string, Value> unsent_;  // guarded by mutex_, as all to the blank line
-  std::map<std::string, Value> last_;    // what is in force here, as far as it went through Redis
+  std::map<std::string, Value> unsent_;        // guarded by mutex_, as all to the blank line
+  std::map<std::string, Value> last_;          // what is in force here, as far as it went through Redis
+  std::map<std::string, std::int64_t> again_;  // of the unsent those that Redis has lost, and their versions
   bool ending_ = false;
 
   std::map<std::string, std::int64_t> seen_;  // versions of fields; the thread's own, as all below
-  std::int64_t newest_ = -1;                  // of what was fetched; -1: nothing was yet
-  std::int64_t highest_ = 0;                  // that was heard of: what this node wrote itself, too
+  std::int64_t revision_ = -1;                // of what was fetched; -1: nothing was yet
   bool estranged_ = false;                    // others have another seed
   std::atomic<std::size_t> nodes_{1};
   std::thread thread_;

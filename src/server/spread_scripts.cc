@@ -14,17 +14,21 @@ redis.call('SET', KEYS[3], ARGV[3], 'NX')
 return {tonumber(redis.call('GET', KEYS[1]) or 0), redis.call('ZCARD', KEYS[2]), redis.call('GET', KEYS[3])}
 )lua";
 
+// A field is written as new, under a version of its own, unless there is one that the writer has not seen; or as it was
+// under the version `again`, unless there is that one or a newer. Either way the revision of all fields moves on.
 constexpr std::string_view kPut = R"lua(
 local time = redis.call('TIME')
-local version = math.max(time[1] * 1000000 + time[2], (redis.call('GET', KEYS[2]) or 0) + 1)
+local revision = math.max(time[1] * 1000000 + time[2], (redis.call('GET', KEYS[2]) or 0) + 1)
 local answer = {}
-for i = 2, #ARGV, 3 do
-  local field, seen, value = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
+for i = 2, #ARGV, 4 do
+  local field, seen, again, value = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), ARGV[i + 3]
   local now = redis.call('HGET', KEYS[1], field)
-  if now and tonumber(string.match(now, '^%d+')) > seen then
+  local there = now and tonumber(string.match(now, '^%d+')) or -1
+  if there > seen or (again > 0 and there >= again) then
     answer[#answer + 1] = 0
   else
-    redis.call('SET', KEYS[2], string.format('%.0f', version))
+    local version = again > 0 and again or math.max(revision, seen + 1)
+    redis.call('SET', KEYS[2], string.format('%.0f', revision))
     redis.call('HSET', KEYS[1], field, string.format('%.0f %s %s', version, ARGV[1], value))
     answer[#answer + 1] = version
   end
