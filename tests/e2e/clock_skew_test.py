@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Clocks that disagree: a node whose clock is set apart from Redis's says so, limits stay right, and it says when it is over."""
+
+import contextlib
+import glob
+import pathlib
+import re
+import tempfile
+import unittest
+
+import harness
+from cluster_harness import Node, Redis, wait_until_acquainted
+
+LIBRARIES = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+POLICIES = """
+policies:
+  - {id: some, match: {operations: [some]}, key: [agent], limit: {strategy: sliding_window, limit: 30, window: 1h}}
+  - {id: day, match: {operations: [day]}, key: [agent], limit: {strategy: quota, limit: 30, period: day}}
+"""
+LIMIT = 30
+
+
+class Clock:
+    """A clock of its own for a program, which is set while that runs. Spans are measured as ever."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name) / "shift"
+        self.set("+0")
+
+    def set(self, shift):
+        self.path.with_suffix(".new").write_text(shift + "\n")
+        self.path.with_suffix(".new").rename(self.path)
+
+    @property
+    def env(self):
+        return {"LD_PRELOAD": LIBRARIES[0], "FAKETIME_TIMESTAMP_FILE": str(self.path), "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+
+class Skew(unittest.TestCase):
+    def setUp(self):
+        self.assertTrue(LIBRARIES, "libfaketime is missing: tools/install-packages test")
+        if b"__asan_init" in pathlib.Path(harness.BINARY).read_bytes():
+            self.skipTest("a sanitizer's runtime must be loaded first")
+
+    def test_a_node_whose_clock_is_set_says_so_and_says_when_it_is_right_again(self):
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(Redis())
+            clock = stack.enter_context(Clock())
+            apart = stack.enter_context(Node("apart", server.url, POLICIES, env=clock.env))
+            right = stack.enter_context(Node("right", server.url, POLICIES))
+            wait_until_acquainted(server, 2)
+            for round_number, shift in enumerate(("+7", "-7"), start=1):
+                clock.set(shift)
+                harness.wait_until(lambda n=round_number: len(apart.told("clock_skew")) == n, f"an alert at {shift} s")
+                alert = max(apart.told("clock_skew"), key=lambda each: each["id"])
+                # The clock of Redis, as seen from the node.
+                seconds = int(re.search(r"([+-]\d+) ms", alert["text"])[1]) / 1000
+                self.assertAlmostEqual(seconds, -float(shift), delta=0.5)
+                for operation in ("some", "day"):
+                    admitted = sum(node.check(f"a{shift}", operation)["allowed"]
+                                   for _ in range(LIMIT) for node in (apart, right))
+                    self.assertEqual(admitted, LIMIT, operation)
+                clock.set("+0")
+                harness.wait_until(lambda n=round_number: len(apart.told("clock_agrees")) == n, "the all-clear")
+            self.assertEqual((right.told("clock_skew"), right.told("clock_agrees")), ([], []))
+
+
+if __name__ == "__main__":
+    harness.main()
