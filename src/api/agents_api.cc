@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "api/aside.h"
 #include "api/call.h"
 #include "api/limits_json.h"
 #include "headgate/version.h"
@@ -98,6 +99,30 @@ Json connections_json(const HttpApiOptions& options) {
   return json;
 }
 
+Json all_of_agent(const Service& service, const std::string& agent) {
+  observe::AgentTraffic traffic = service.traffic->agent(agent);
+  traffic.agent = agent;
+  Json json = agent_json(service, traffic, offences(*service.engine), exempt_of(*service.engine));
+  json["override"] = nullptr;
+  for (const engine::Override& each : service.engine->overrides()) {
+    if (each.agent == agent) json["override"] = tier_json(each.tiers);
+  }
+  Json usage = Json::object();
+  for (const std::string_view channel : kChannels) {
+    Json tiers = Json::object();
+    for (const engine::Engine::TierUsage& tier : service.engine->tier_usage(agent, channel)) {
+      tiers[std::string(tier.tier)] = {{"limit", number_json(tier.limit)},
+                                       {"remaining", number_json(tier.remaining)},
+                                       {"used", number_json(tier.limit - tier.remaining)},
+                                       {"reset_after_ms", millis(tier.reset_after)},
+                                       {"overridden", tier.overridden}};
+    }
+    usage[std::string(channel)] = std::move(tiers);
+  }
+  json["usage"] = std::move(usage);
+  return json;
+}
+
 }  // namespace
 
 void get_agents(Call& call) {
@@ -131,30 +156,10 @@ void get_agents(Call& call) {
 
 void get_agent(Call& call) {
   if (!is_name(call, "agent", call.id)) return;
-  Service& service = call.service();
-  observe::AgentTraffic traffic = service.traffic->agent(call.id);
-  traffic.agent = call.id;
-  Json json = agent_json(service, traffic, offences(*service.engine), exempt_of(*service.engine));
-  json["override"] = nullptr;
-  for (const engine::Override& each : service.engine->overrides()) {
-    if (each.agent == call.id) json["override"] = tier_json(each.tiers);
-  }
-  Json usage = Json::object();
-  for (const std::string_view channel : kChannels) {
-    Json tiers = Json::object();
-    for (const engine::Engine::TierUsage& tier : service.engine->tier_usage(call.id, channel)) {
-      tiers[std::string(tier.tier)] = {{"limit", number_json(tier.limit)},
-                                       {"remaining", number_json(tier.remaining)},
-                                       {"used", number_json(tier.limit - tier.remaining)},
-                                       {"reset_after_ms", millis(tier.reset_after)},
-                                       {"overridden", tier.overridden}};
-    }
-    usage[std::string(channel)] = std::move(tiers);
-  }
-  json["usage"] = std::move(usage);
-  call.send(json);
+  answer_aside(call, [&service = call.service(), agent = call.id](Handoff& handoff) {
+    handoff.send(all_of_agent(service, agent));
+  });
 }
-
 void get_overview(Call& call) {
   Service& service = call.service();
   const engine::Engine& engine = *service.engine;

@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include "api/service.h"
 
@@ -30,17 +31,10 @@ class Watch {
   Nanos start_;
 };
 
-}  // namespace
+enum class Line : std::uint8_t { kMayWait, kNever };
 
-void ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
-         engine::CheckDecision& decision) {
-  const Watch watch(service, now);
-  service.engine->check_at(now, check, decision);
-  count(service, protocol, check.agent, decision, watch.took());
-}
-
-std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
-                  engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
+std::uint64_t ask_engine(const Service& service, Line line, observe::Protocol protocol, Nanos now, const Check& check,
+                         engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
   const Watch watch(service, now);
   const auto counted = [&]() -> engine::Engine::Done {
     return [&service, protocol, agent = std::string(check.agent), done = later()](const engine::CheckDecision& answer) {
@@ -48,7 +42,8 @@ std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now,
       done(answer);
     };
   };
-  const std::uint64_t waiting = service.engine->check_or_wait(now, check, decision, counted);
+  const std::uint64_t waiting = line == Line::kMayWait ? service.engine->check_or_wait(now, check, decision, counted)
+                                                       : service.engine->check_later(now, check, decision, counted);
   if (waiting == 0) {
     count(service, protocol, check.agent, decision, watch.took());
   } else if (!engine::Engine::in_flight(waiting)) {
@@ -57,15 +52,28 @@ std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now,
   return waiting;
 }
 
-bool ask_all(const Service& service, observe::Protocol protocol, Nanos now, std::span<const Check> checks,
-             std::span<engine::CheckDecision> decisions) {
-  const Watch watch(service, now);
-  const bool allowed = service.engine->check_all(now, checks, decisions);
-  const Nanos took = watch.took();
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    count(service, protocol, checks[i].agent, decisions[i], i == 0 ? took : Nanos{-1});
-  }
-  return allowed;
+}  // namespace
+
+std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
+                  engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
+  return ask_engine(service, Line::kMayWait, protocol, now, check, decision, later);
+}
+
+std::uint64_t ask_no_line(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
+                          engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
+  return ask_engine(service, Line::kNever, protocol, now, check, decision, later);
+}
+
+void ask_all(const Service& service, observe::Protocol protocol, Nanos now, std::span<const Check> checks,
+             engine::Engine::AllAnswered answered) {
+  std::vector<std::string> agents;
+  for (const Check& check : checks) agents.emplace_back(check.agent);
+  answered.each = [&service, protocol, agents = std::move(agents), each = std::move(answered.each)](
+                      std::size_t nth, const engine::CheckDecision& decision) {
+    count(service, protocol, agents[nth], decision, Nanos{-1});
+    each(nth, decision);
+  };
+  service.engine->check_all(now, checks, std::move(answered));
 }
 
 }  // namespace headgate::api

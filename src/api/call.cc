@@ -154,6 +154,7 @@ void Call::fail(const Error& error) const {
     case ErrorCode::kNotFound: return fail(404, "not_found", error.message);
     case ErrorCode::kForbidden: return fail(403, "wrong_agent", error.message);
     case ErrorCode::kCorrupt:
+    case ErrorCode::kTimedOut:
     case ErrorCode::kIo: break;
   }
   fail(503, "storage_failed", error.message);

@@ -2,8 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
+#include <utility>
 
 #include "api/asking.h"
+#include "api/handoff.h"
 #include "api/limit_headers.h"
 #include "engine/check_json.h"
 #include "engine/line_fields.h"
@@ -76,6 +80,54 @@ std::string error_json(std::string_view code, std::string_view message) {
   return body;
 }
 
+// The answer to a batch: decisions in the order of its checks, whichever comes first. A check that a remote store must
+// be asked about leaves a gap in the text until it is answered, which the store's deadline bounds; all of them are
+// asked at once. Gaps are filled by other threads, each its own; the rest is the handler's.
+class Batch {
+ public:
+  explicit Batch(const Call& call) : handoff_(call) { text_ = "{\"decisions\":["; }
+
+  // Where the next decision goes.
+  [[nodiscard]] std::string& next() {
+    if (std::exchange(any_, true)) text_ += ',';
+    return text_;
+  }
+  // The next decision comes later: it goes here, and then part_done() is called.
+  [[nodiscard]] std::string& leave_gap() {
+    parts_.fetch_add(1, std::memory_order_relaxed);
+    return gaps_.emplace_back(Gap{text_.size(), {}}).text;
+  }
+  // A gap is filled, or the handler has written all that it has.
+  void part_done() {
+    if (parts_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    std::string body;
+    std::size_t from = 0;
+    for (const Gap& gap : gaps_) {
+      body.append(text_, from, gap.at - from).append(gap.text);
+      from = gap.at;
+    }
+    if (gaps_.empty()) {
+      body = std::move(text_);
+    } else {
+      body.append(text_, from);
+    }
+    body += "]}";
+    handoff_.answer({.body = std::move(body), .headers = {}});
+  }
+  void give(net::HttpReply& reply) { handoff_.give(reply); }
+
+ private:
+  struct Gap {
+    std::size_t at;
+    std::string text;
+  };
+  Handoff handoff_;
+  std::string text_;
+  std::deque<Gap> gaps_;               // never moves what it holds
+  std::atomic<std::size_t> parts_{1};  // gaps, and the handler
+  bool any_ = false;
+};
+
 // The owner that leases are asked for: the agent that the caller is bound to.
 std::string_view owner_of(const Call& call) { return call.caller.agent; }
 
@@ -133,9 +185,9 @@ void handle_batch(Call& call) {
     return call.fail(400, "invalid_request",
                      fmt::format("checks must be 1 to {} checks, got {}", kMostChecks, checks->size()));
   }
-  std::string out = "{\"decisions\":[";
+  const auto batch = std::make_shared<Batch>(call);
   for (const Json& each : *checks) {
-    if (out.back() != '[') out += ',';
+    std::string& out = batch->next();
     // As text once more, so that one reader decides what a check is.
     const std::string text = text_of(each);
     engine::CheckReader& json = reader();
@@ -150,13 +202,18 @@ void handle_batch(Call& call) {
       continue;
     }
     engine::CheckDecision decision;
-    (void)ask(call.service(), observe::Protocol::kHttp, call.request.now, check, decision);
-    engine::append_json(decision, out);
+    const auto later = [&]() -> engine::Engine::Done {
+      return [batch, &gap = batch->leave_gap()](const engine::CheckDecision& decided) {
+        engine::append_json(decided, gap);
+        batch->part_done();
+      };
+    };
+    const std::uint64_t asked =
+        ask_no_line(call.service(), observe::Protocol::kHttp, call.request.now, check, decision, later);
+    if (asked == 0) engine::append_json(decision, out);
   }
-  out += "]}";
-  net::HttpAnswer answer;
-  answer.body = out;
-  call.send(answer);
+  batch->part_done();
+  batch->give(call.reply);
 }
 
 void settle_lease(Call& call) {

@@ -22,10 +22,12 @@ constexpr std::string_view kEventHead =
     "\r\n";
 
 bool worth_an_alert(std::string_view kind) noexcept {
-  if (kind.starts_with("quota_") || kind.starts_with("command_") || kind.starts_with("ledger_")) return true;
-  constexpr std::array<std::string_view, 10> kKinds{
-      "escalation", "sustained_abuse", "emergency",  "overrun",          "store_down",
-      "store_up",   "store_problem",   "clock_skew", "control_conflict", "memory"};
+  constexpr std::array<std::string_view, 5> kFamilies{"quota_", "command_", "ledger_", "store_", "clock_"};
+  for (const std::string_view family : kFamilies) {
+    if (kind.starts_with(family)) return true;
+  }
+  constexpr std::array<std::string_view, 6> kKinds{"escalation", "sustained_abuse",  "emergency",
+                                                   "overrun",    "control_conflict", "memory"};
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
 

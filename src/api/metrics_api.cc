@@ -122,6 +122,10 @@ void add_store(const Service& service, const HttpApiOptions& options, Page& page
              static_cast<double>(facts.clock_offset.count()) / 1e9);
   page.gauge("headgate_store_unsent_changes", "Settings changed here that other servers are yet to hear of.",
              real(facts.unsent));
+  page.counter("headgate_store_stand_ins_total", "Checks that this server judged alone because the store was away.",
+               real(service.engine->stand_ins()));
+  page.counter("headgate_store_late_total", "Checks that the store did not answer in time though it was not away.",
+               real(service.engine->late_answers()));
   page.gauge("headgate_store_arrears", "Cells that are yet to be charged for what was admitted while it was away.",
              real(service.engine->arrears()));
   page.counter("headgate_store_arrears_lost_total", "Charges not made up for: too many cells were owed already.",

@@ -47,6 +47,7 @@ const std::string& openapi_schemas() {
   "delay_ms": {"type": "integer"},
   "waited_ms": {"type": "integer"},
   "throttle_factor": {"type": "number"},
+  "stand_in": {"type": "boolean", "description": "the shared store is away, and this server judged alone"},
   "tier": {"type": "string"},
   "warnings": {"type": "array", "items": {"$ref": "#/components/schemas/Warning"}},
   "lease": {"type": ["string", "null"]}}},
@@ -91,11 +92,14 @@ const std::string& openapi_schemas() {
   "defaults": {"$ref": "#/components/schemas/Tiers"},
   "in_force": {"type": "boolean"}}},
 "Override": {"type": "object", "required": ["agent", "override"], "properties": {
+  "spread": {"type": "boolean", "description": "false: the shared store is away; other servers hear of it when that is back"},
   "agent": {"type": "string"},
   "override": {"oneOf": [{"$ref": "#/components/schemas/Tiers"}, {"type": "null"}]}}},
 "Agents": {"type": "object", "required": ["agents"], "properties": {"agents": {"type": "array", "items": {"type": "string"}}}},
 "AgentName": {"type": "object", "required": ["agent"], "properties": {"agent": {"type": "string"}}},
-"Whitelist": {"type": "object", "required": ["agents"], "properties": {"agents": {"type": "array", "items": {"type": "string"}}}},
+"Whitelist": {"type": "object", "required": ["agents"], "properties": {
+  "spread": {"type": "boolean", "description": "false: the shared store is away; other servers hear of it when that is back"},
+  "agents": {"type": "array", "items": {"type": "string"}}}},
 )JSON") + R"JSON(
 "Problem": {"type": "object", "required": ["file", "line", "column", "message"], "properties": {
   "file": {"type": "string"}, "line": {"type": "integer"}, "column": {"type": "integer"}, "message": {"type": "string"}}},
@@ -163,6 +167,7 @@ const std::string& openapi_schemas() {
   "version": {"type": "integer"}, "restored": {"type": "integer"}}},
 "Reason": {"type": "object", "required": ["reason"], "properties": {"reason": {"type": "string", "minLength": 1, "maxLength": 500}}},
 "Emergency": {"type": "object", "required": ["active", "reason", "enabled_at", "enabled_by", "automatic"], "properties": {
+  "spread": {"type": "boolean", "description": "false: the shared store is away; other servers hear of it when that is back"},
   "active": {"type": "boolean"}, "reason": {"type": ["string", "null"]}, "enabled_at": {"type": ["integer", "null"]},
   "enabled_by": {"type": ["string", "null"]}, "automatic": {"type": "boolean"}}},
 "LoadReport": {"type": "object", "required": ["load"], "properties": {"load": {"type": "number", "minimum": 0, "maximum": 1}}},

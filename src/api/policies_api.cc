@@ -4,9 +4,11 @@
 #include <array>
 #include <charconv>
 
+#include "api/aside.h"
 #include "api/call.h"
 #include "api/simulation_runner.h"
 #include "engine/check_json.h"
+#include "engine/owned_check.h"
 
 namespace headgate::api {
 namespace {
@@ -223,17 +225,21 @@ void post_explain(Call& call) {
   if (const Result<void> read = reader.read(call.request.body); !read) {
     return call.fail(400, "invalid_check", read.error().message);
   }
-  Check check = reader.check();
-  if (check.channel.empty()) check.channel = "http";
-  const engine::Explanation explanation = call.service().engine->explain(check);
-  if (explanation.decision.why == engine::Why::kInvalid) {
-    return call.fail(400, "invalid_check", explanation.decision.problem);
-  }
-  std::string decision;
-  engine::append_json(explanation.decision, decision);
-  Json policies = Json::array();
-  for (const engine::Explained& about : explanation.policies) policies.push_back(explained_json(about, check));
-  call.send(Json{{"decision", Json::parse(decision, nullptr, false)}, {"policies", std::move(policies)}});
+  Check asked = reader.check();
+  if (asked.channel.empty()) asked.channel = "http";
+  const auto owned = std::make_shared<engine::OwnedCheck>(asked);
+  answer_aside(call, [&service = call.service(), owned](Handoff& handoff) {
+    const Check& check = owned->get();
+    const engine::Explanation explanation = service.engine->explain(check);
+    if (explanation.decision.why == engine::Why::kInvalid) {
+      return handoff.fail(400, "invalid_check", explanation.decision.problem);
+    }
+    std::string decision;
+    engine::append_json(explanation.decision, decision);
+    Json policies = Json::array();
+    for (const engine::Explained& about : explanation.policies) policies.push_back(explained_json(about, check));
+    handoff.send(Json{{"decision", Json::parse(decision, nullptr, false)}, {"policies", std::move(policies)}});
+  });
 }
 
 void get_versions(Call& call) {

@@ -175,18 +175,22 @@ void Quotas::check(QuotaAsk ask, Done done) {
   }
   wake_.notify_one();
   // Nobody is to wait for what will be refused.
-  std::array<core::Outcome, Allowances::kMost> outcomes;
-  const std::size_t count = asking->limits.all.size();
-  service_.engine->look_at({asking->limits.all.data(), count}, {outcomes.data(), count});
-  const bool hopeless = std::any_of(outcomes.begin(), outcomes.begin() + static_cast<std::ptrdiff_t>(count),
-                                    [](const core::Outcome& outcome) { return outcome.remaining == 0; });
-  if (!hopeless) return;
-  guard.lock();
-  if (waiting_.erase(asked.run) == 0) return;  // its turn has come meanwhile
-  queue_.end(asked.run, {}, service_.clock->now());
-  asking->tracked = false;
-  guard.unlock();
-  judge(asking);
+  look(asking, [this, asking](std::span<const core::Outcome> outcomes) {
+    const bool hopeless = std::any_of(outcomes.begin(), outcomes.end(),
+                                      [](const core::Outcome& outcome) { return outcome.remaining == 0; });
+    if (!hopeless) return;
+    {
+      const std::lock_guard locked(mutex_);
+      if (waiting_.erase(asking->ask.run) == 0) return;  // its turn has come meanwhile
+      queue_.end(asking->ask.run, {}, service_.clock->now());
+      asking->tracked = false;
+    }
+    judge(asking);
+  });
+}
+
+void Quotas::look(const AskingPtr& asking, engine::Engine::Looked then) {
+  service_.engine->look_at({asking->limits.all.data(), asking->limits.all.size()}, std::move(then));
 }
 
 std::optional<Nanos> Quotas::start_of(const Asking& asking, double pace) const {
@@ -207,19 +211,17 @@ void Quotas::hold_for_run(const Asking& asking, QuotaAnswer& answer) {
 void Quotas::judge(const AskingPtr& asking) {
   const Check check = asking->check();
   if (asking->none >= 0) {
-    std::array<core::Outcome, Allowances::kMost> outcomes;
-    const std::size_t count = asking->limits.all.size();
-    service_.engine->look_at({asking->limits.all.data(), count}, {outcomes.data(), count});
-    QuotaAnswer answer;
-    answer.error = "quota_exceeded";
-    answer.throttle_factor = factor();
-    answer.reason = fmt::format("{} quota of {} commands is 0",
-                                asking->none < 3 ? kAdjectives[static_cast<std::size_t>(asking->none)] : "Session",
-                                asking->allowance.type);
-    answer.retry_after = kNever;
-    const Nanos wall = service_.clock->wall(service_.clock->now());
-    answer_standing(*asking, {outcomes.data(), count}, wall, answer);
-    return refuse(asking, std::move(answer));
+    return look(asking, [this, asking](std::span<const core::Outcome> outcomes) {
+      QuotaAnswer answer;
+      answer.error = "quota_exceeded";
+      answer.throttle_factor = factor();
+      answer.reason = fmt::format("{} quota of {} commands is 0",
+                                  asking->none < 3 ? kAdjectives[static_cast<std::size_t>(asking->none)] : "Session",
+                                  asking->allowance.type);
+      answer.retry_after = kNever;
+      answer_standing(*asking, outcomes, service_.clock->wall(service_.clock->now()), answer);
+      refuse(asking, std::move(answer));
+    });
   }
   engine::CheckDecision decision;
   const auto later = [&]() -> engine::Engine::Done {
@@ -295,7 +297,8 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   asking->waited = std::max(asking->waited, decision.waited);
   if (const policy::Policy* by = decision.denied_by()) answer.policy_id = by->id;
   // Where nobody has judged anything, nobody knows what is left; this may be the store's own thread, which cannot ask.
-  const bool judged = decision.why != Why::kStoreAway && decision.why != Why::kTooManyLeases;
+  const bool judged =
+      decision.why != Why::kStoreAway && decision.why != Why::kStoreLate && decision.why != Why::kTooManyLeases;
   base::BoundedArray<core::Outcome, Allowances::kMost> outcomes;
   for (const core::Outcome& outcome : decision.allowances()) {
     if (!judged) break;
@@ -421,11 +424,10 @@ void Quotas::refuse_start(const AskingPtr& asking, std::string error, std::strin
   answer.retry_after = retry_after;
   answer.throttle_factor = factor();
   answer.estimated_start = start_of(*asking, answer.throttle_factor);
-  std::array<core::Outcome, Allowances::kMost> outcomes;
-  const std::size_t count = asking->limits.all.size();
-  service_.engine->look_at({asking->limits.all.data(), count}, {outcomes.data(), count});
-  answer_standing(*asking, {outcomes.data(), count}, service_.clock->wall(service_.clock->now()), answer);
-  refuse(asking, std::move(answer));
+  look(asking, [this, asking, answer = std::move(answer)](std::span<const core::Outcome> outcomes) mutable {
+    answer_standing(*asking, outcomes, service_.clock->wall(service_.clock->now()), answer);
+    refuse(asking, std::move(answer));
+  });
 }
 
 void Quotas::tell(const std::vector<quota::Alert>& alerts, Nanos wall) {

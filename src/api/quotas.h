@@ -171,6 +171,8 @@ class Quotas final : private ClockListener {
   // What a run holds by its policies is held for as long as it runs.
   void hold_for_run(const Asking& asking, QuotaAnswer& answer);
   void judge(const AskingPtr& asking);
+  // How the limits of the asking stand; `then` may be called before this returns.
+  void look(const AskingPtr& asking, engine::Engine::Looked then);
   void conclude(const AskingPtr& asking, const engine::CheckDecision& decision);
   void admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nanos day);
   void refuse(const AskingPtr& asking, QuotaAnswer answer);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "api/aside.h"
 #include "api/handoff.h"
 #include "api/quota_calls.h"
 #include "api/quota_headers.h"
@@ -189,6 +190,33 @@ void fail(Handoff& handoff, const Error& error, std::string_view not_found) {
   }
 }
 
+void tell_user(Handoff& handoff, Quotas& quotas, const Service& service, const std::string& user,
+               const std::string& plan) {
+  const Result<Quotas::Status> status = quotas.status(user, plan);
+  if (!status) return fail(handoff, status.error(), "unknown_user");
+  const std::optional<quota::UserRule> rule = quotas.book().rule(user);
+  const engine::Engine::Load load = service.engine->load_state();
+  Json json{{"user", user},
+            {"plan", status->plan},
+            {"timezone", status->timezone},
+            {"mode", to_string(status->mode)},
+            {"rule", rule ? Json::parse(to_json(*rule)) : Json()},
+            {"throttle_factor", number_json(quotas.factor())},
+            {"system_load", load.load ? number_json(*load.load) : Json()},
+            {"warning", status->warning}};
+  for (std::size_t p = 0; p < kPeriods.size(); ++p) {
+    Json period = Json::object();
+    for (const Quotas::Use& use : status->types) {
+      period[use.type] = {{"limit", amount_json(use.limits[p])},
+                          {"used", use.used[p]},
+                          {"remaining", amount_json(use.remaining(p))},
+                          {"resets_at", millis(use.resets_at[p])}};
+    }
+    json[std::string(kPeriodNames[p])] = std::move(period);
+  }
+  handoff.send(json);
+}
+
 // What of it is not known.
 std::string_view not_found_code(Quotas& quotas, std::string_view user) {
   const bool unknown = quotas.options().book.refuse_unknown_users && !quotas.book().has_rule(user);
@@ -338,35 +366,9 @@ void get_quota_user(Call& call) {
       !query_fits(call, std::array<std::string_view, 1>{"plan"})) {
     return;
   }
-  const Result<Quotas::Status> status = quotas->status(call.id, net::query_value(call.request.query, "plan"));
-  if (!status) {
-    if (status.error().code == ErrorCode::kInvalidArgument) {
-      return call.fail(400, "invalid_request", status.error().message);
-    }
-    if (status.error().code == ErrorCode::kNotFound) return call.fail(404, "unknown_user", status.error().message);
-    return call.fail(status.error());
-  }
-  const std::optional<quota::UserRule> rule = quotas->book().rule(call.id);
-  const engine::Engine::Load load = call.service().engine->load_state();
-  Json json{{"user", call.id},
-            {"plan", status->plan},
-            {"timezone", status->timezone},
-            {"mode", to_string(status->mode)},
-            {"rule", rule ? Json::parse(to_json(*rule)) : Json()},
-            {"throttle_factor", number_json(quotas->factor())},
-            {"system_load", load.load ? number_json(*load.load) : Json()},
-            {"warning", status->warning}};
-  for (std::size_t p = 0; p < kPeriods.size(); ++p) {
-    Json period = Json::object();
-    for (const Quotas::Use& use : status->types) {
-      period[use.type] = {{"limit", amount_json(use.limits[p])},
-                          {"used", use.used[p]},
-                          {"remaining", amount_json(use.remaining(p))},
-                          {"resets_at", millis(use.resets_at[p])}};
-    }
-    json[std::string(kPeriodNames[p])] = std::move(period);
-  }
-  call.send(json);
+  answer_aside(call,
+               [quotas, user = call.id, plan = net::query_value(call.request.query, "plan"),
+                &service = call.service()](Handoff& handoff) { tell_user(handoff, *quotas, service, user, plan); });
 }
 
 void get_quota_queue(Call& call) {

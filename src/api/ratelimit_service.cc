@@ -5,7 +5,11 @@
 #include <grpc/health/v1/health.pb.h>
 
 #include <array>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #if __has_include(<google/protobuf/stubs/logging.h>)
@@ -135,6 +139,232 @@ std::string key_of(const RateLimitRequest& request, const RateLimitDescriptor& d
   return key;
 }
 
+// One request with several descriptors, or with limits of their own, or refunds: asked one after the other, at once
+// where the cells are in this process, else whenever the last one was answered.
+//
+// Limits of the descriptors' own first, then policies: whichever fails, what was charged before is given back. Then
+// what is to be given back anyway.
+class Several : public std::enable_shared_from_this<Several> {
+ public:
+  Several(const Service& service, Nanos now, std::shared_ptr<Scratch> scratch)
+      : service_(service), now_(now), scratch_(std::move(scratch)) {
+    for (std::size_t i = 0; i < scratch_->asked.size(); ++i) scratch_->response.add_statuses();
+  }
+
+  // As far as it goes without waiting; whoever answers what was waited for calls it again.
+  void go_on() {
+    while (step_ == Step::kOwn && at_ < scratch_->asked.size()) {
+      if (!charge_own(at_)) return;
+    }
+    if (step_ == Step::kOwn) {
+      step_ = Step::kPolicies;
+      return ask_policies();
+    }
+    while (at_ < scratch_->asked.size()) {
+      if (!give_back(at_)) return;
+    }
+    tell();
+  }
+
+  // The answer, if it is there by now; else it is sent when it is.
+  // False: later.
+  [[nodiscard]] bool give(const GrpcCall& call, GrpcAnswer& answer) {
+    const std::lock_guard guard(mutex_);
+    if (ready_) {
+      answer = std::move(*ready_);
+    } else {
+      later_ = call.context->later();
+    }
+    return ready_.has_value();
+  }
+
+ private:
+  using Engine = engine::Engine;
+  enum class Step : std::uint8_t { kOwn, kPolicies, kRefunds };
+
+  [[nodiscard]] RateLimitResponse::DescriptorStatus& status(std::size_t i) {
+    return *scratch_->response.mutable_statuses(static_cast<int>(i));
+  }
+
+  // False: it is answered later.
+  [[nodiscard]] bool charge_own(std::size_t i) {
+    Asked& asked = scratch_->asked[i];
+    if (asked.kind != Asked::Kind::kOwn) {
+      ++at_;
+      return true;
+    }
+    const bool charge = allowed_ && !scratch_->checks[i].peek && !asked.own_closed;
+    const auto hear = [i, charge](Several& self, const Decision& decision) {
+      Asked& about = self.scratch_->asked[i];
+      about.own_decision = decision;
+      about.own_charged = charge && decision.allowed();
+      self.allowed_ = self.allowed_ && decision.allowed();
+      observe::Answered answered;
+      answered.protocol = observe::Protocol::kGrpc;
+      answered.agent = self.scratch_->checks[i].agent;
+      answered.allowed = decision.allowed();
+      self.service_.traffic->add(answered, self.service_.clock->wall(self.now_));
+      ++self.at_;
+    };
+    if (asked.own_closed) {
+      Decision closed;
+      closed.reason = Reason::kLimited;
+      closed.retry_after = kNever;
+      hear(*this, closed);
+      return true;
+    }
+    const std::optional<Decision> decision = use_own(asked, charge ? Engine::Use::kCharge : Engine::Use::kPeek, hear);
+    if (decision) hear(*this, *decision);
+    return decision.has_value();
+  }
+
+  // What `hear` is told later, unless it is returned; then this goes on.
+  template <class Hear>
+  [[nodiscard]] std::optional<Decision> use_own(const Asked& asked, Engine::Use use, Hear hear) {
+    const Engine::OwnLimit own{"envoy", asked.own_key, *asked.own};
+    return service_.engine->check_own_or_wait(now_, own, static_cast<Units>(asked.hits), use,
+                                              [&]() -> Engine::Throttled {
+                                                return [self = shared_from_this(), hear](const Decision& decision) {
+                                                  hear(*self, decision);
+                                                  self->go_on();
+                                                };
+                                              });
+  }
+
+  void ask_policies() {
+    std::vector<Check> by_policies;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < scratch_->asked.size(); ++i) {
+      if (scratch_->asked[i].kind != Asked::Kind::kPolicies) continue;
+      Check& check = by_policies.emplace_back(scratch_->checks[i]);
+      check.peek = check.peek || !allowed_;
+      places.push_back(i);
+    }
+    const auto self = shared_from_this();
+    Engine::AllAnswered answered;
+    answered.each = [self, places = std::move(places)](std::size_t nth, const engine::CheckDecision& decision) {
+      fill_status(decision, self->status(places[nth]));
+      if (decision.limit > 0 && self->is_worse({decision.allowed ? 1 : 0, decision.remaining}, places[nth])) {
+        self->scratch_->response.clear_response_headers_to_add();
+        add_headers(decision, self->scratch_->response);
+      }
+    };
+    answered.done = [self](bool allowed) {
+      self->allowed_ = self->allowed_ && allowed;
+      self->step_ = Step::kRefunds;
+      self->at_ = 0;
+      if (!self->allowed_) self->undo_own();
+      self->go_on();
+    };
+    ask_all(service_, observe::Protocol::kGrpc, now_, by_policies, std::move(answered));
+  }
+
+  void undo_own() {
+    for (const Asked& asked : scratch_->asked) {
+      if (!asked.own_charged) continue;
+      service_.engine->refund_own({"envoy", asked.own_key, *asked.own}, static_cast<Units>(asked.hits), now_);
+    }
+  }
+
+  // Giving back is always fine; where it stands afterwards is told as a look would. False: it is told later.
+  [[nodiscard]] bool give_back(std::size_t i) {
+    Asked& asked = scratch_->asked[i];
+    if (asked.kind != Asked::Kind::kRefund || asked.own_closed) {
+      if (asked.kind == Asked::Kind::kRefund) tell_own(i);
+      if (asked.kind == Asked::Kind::kRefund) status(i).set_code(RateLimitResponse::OK);
+      ++at_;
+      return true;
+    }
+    const bool gives = allowed_ && asked.hits > 0;
+    if (asked.own) {
+      if (gives)
+        service_.engine->refund_own({"envoy", asked.own_key, *asked.own}, static_cast<Units>(asked.hits), now_);
+      asked.hits = 0;
+      const auto hear = [i](Several& self, const Decision& decision) {
+        self.scratch_->asked[i].own_decision = decision;
+        self.tell_own(i);
+        self.status(i).set_code(RateLimitResponse::OK);
+        ++self.at_;
+      };
+      const std::optional<Decision> decision = use_own(asked, Engine::Use::kPeek, hear);
+      if (decision) hear(*this, *decision);
+      return decision.has_value();
+    }
+    const Check& check = scratch_->checks[i];
+    if (gives) service_.engine->refund(now_, check);
+    Check look = check;
+    look.peek = true;
+    look.costs = {};
+    const auto hear = [i](Several& self, const engine::CheckDecision& decided) {
+      fill_status(decided, self.status(i));
+      self.status(i).set_code(RateLimitResponse::OK);
+      ++self.at_;
+    };
+    engine::CheckDecision decision;
+    const std::uint64_t waiting = service_.engine->check_later(now_, look, decision, [&]() -> Engine::Done {
+      return [self = shared_from_this(), hear](const engine::CheckDecision& decided) {
+        hear(*self, decided);
+        self->go_on();
+      };
+    });
+    if (waiting == 0) hear(*this, decision);
+    return waiting == 0;
+  }
+
+  void tell_own(std::size_t i) {
+    const Asked& asked = scratch_->asked[i];
+    if (asked.own) return fill_status(asked.own_decision, *asked.own, status(i));
+    status(i).set_code(RateLimitResponse::OVER_LIMIT);
+    status(i).mutable_current_limit();
+  }
+
+  // Whether a descriptor is worse off than all before: denied (0), or else (1) with less left; of equals the first one.
+  [[nodiscard]] bool is_worse(std::pair<int, double> rank, std::size_t place) {
+    const std::tuple<int, double, std::size_t> whole{rank.first, rank.second, place};
+    if (!(whole < worst_)) return false;
+    worst_ = whole;
+    return true;
+  }
+
+  // One status for each descriptor, and the headers of the one that is worst off.
+  void tell() {
+    RateLimitResponse& response = scratch_->response;
+    response.set_overall_code(allowed_ ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);
+    for (std::size_t i = 0; i < scratch_->asked.size(); ++i) {
+      const Asked& asked = scratch_->asked[i];
+      if (asked.kind != Asked::Kind::kOwn) continue;
+      tell_own(i);
+      const Decision& decision = asked.own_decision;
+      if (!is_worse({decision.allowed() ? 1 : 0, static_cast<double>(decision.remaining)}, i)) continue;
+      response.clear_response_headers_to_add();
+      add_headers(decision, service_.clock->wall(now_), response);
+    }
+    GrpcAnswer answer;
+    response.SerializeToString(&answer.message);
+    std::shared_ptr<net::GrpcLater> later;
+    {
+      const std::lock_guard guard(mutex_);
+      if (later_ == nullptr) {
+        ready_ = std::move(answer);
+        return;
+      }
+      later = later_;
+    }
+    later->send(std::move(answer));
+  }
+
+  const Service& service_;
+  const Nanos now_;
+  const std::shared_ptr<Scratch> scratch_;
+  Step step_ = Step::kOwn;
+  std::size_t at_ = 0;  // the descriptor that is next in this step
+  bool allowed_ = true;
+  std::tuple<int, double, std::size_t> worst_{2, 0, 0};
+  std::mutex mutex_;  // guards the next two
+  std::optional<GrpcAnswer> ready_;
+  std::shared_ptr<net::GrpcLater> later_;
+};
+
 class RateLimitService final : public net::GrpcHandler {
  public:
   explicit RateLimitService(const Service& service) : service_(service) {}
@@ -197,8 +427,10 @@ class RateLimitService final : public net::GrpcHandler {
   }
 
   void should_rate_limit(const GrpcCall& call, GrpcAnswer& answer) {
-    thread_local Scratch scratch;
-    const std::optional<Refused> refused = decide(call, scratch);
+    // Whoever answers later keeps it; then there is another for the next.
+    thread_local std::shared_ptr<Scratch> spare;
+    std::shared_ptr<Scratch> scratch = spare != nullptr ? std::move(spare) : std::make_shared<Scratch>();
+    const std::optional<Refused> refused = decide(call, scratch, answer);
     if (refused) {
       answer.status = refused->status;
       answer.text = refused->text;
@@ -207,25 +439,27 @@ class RateLimitService final : public net::GrpcHandler {
       answered.allowed = false;
       answered.error = true;
       service_.traffic->add(answered, service_.clock->wall(call.now));
-    } else {
-      scratch.response.SerializeToString(&answer.message);
     }
-    if (call.message.size() > kKeptMessage) scratch = Scratch();
+    if (scratch != nullptr && scratch.use_count() == 1 && call.message.size() <= kKeptMessage) {
+      spare = std::move(scratch);
+    }
   }
 
-  std::optional<Refused> decide(const GrpcCall& call, Scratch& scratch) {
+  std::optional<Refused> decide(const GrpcCall& call, std::shared_ptr<Scratch>& scratch, GrpcAnswer& answer) {
     const Admission admission = admitted(call);
     if (admission.refusal) return refused_of(*admission.refusal);
-    if (!scratch.request.ParseFromArray(call.message.data(), static_cast<int>(call.message.size()))) {
+    if (!scratch->request.ParseFromArray(call.message.data(), static_cast<int>(call.message.size()))) {
       return Refused{GrpcStatus::kInvalidArgument, "the message is no RateLimitRequest"};
     }
-    if (std::optional<Refused> refused = read(admission.caller, scratch)) return refused;
-    scratch.response.Clear();
-    const bool simple = scratch.asked.size() == 1 && scratch.asked[0].kind == Asked::Kind::kPolicies;
+    if (std::optional<Refused> refused = read(admission.caller, *scratch)) return refused;
+    scratch->response.Clear();
+    const bool simple = scratch->asked.size() == 1 && scratch->asked[0].kind == Asked::Kind::kPolicies;
     if (simple) {
-      decide_one(call.now, scratch);
+      decide_one(call, *scratch, answer);
     } else {
-      decide_all(call.now, scratch);
+      const auto several = std::make_shared<Several>(service_, call.now, scratch);
+      several->go_on();
+      if (!several->give(call, answer)) scratch = nullptr;
     }
     return std::nullopt;
   }
@@ -307,128 +541,25 @@ class RateLimitService final : public net::GrpcHandler {
     return std::nullopt;
   }
 
-  void decide_one(Nanos now, Scratch& scratch) const {
+  void decide_one(const GrpcCall& call, Scratch& scratch, GrpcAnswer& answer) const {
+    const auto tell = [](const engine::CheckDecision& decision, RateLimitResponse& response, std::string& message) {
+      fill_status(decision, *response.add_statuses());
+      response.set_overall_code(decision.allowed ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);
+      add_headers(decision, response);
+      response.SerializeToString(&message);
+    };
     engine::CheckDecision decision;
-    ask(service_, observe::Protocol::kGrpc, now, scratch.checks[0], decision);
-    fill_status(decision, *scratch.response.add_statuses());
-    scratch.response.set_overall_code(decision.allowed ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);
-    add_headers(decision, scratch.response);
-  }
-
-  // Limits of the descriptors' own first, then policies: whichever fails, what was charged before is given back.
-  void decide_all(Nanos now, Scratch& scratch) {
-    bool allowed = true;
-    std::vector<Check> by_policies;
-    for (std::size_t i = 0; i < scratch.asked.size(); ++i) {
-      Asked& asked = scratch.asked[i];
-      if (asked.kind == Asked::Kind::kPolicies) by_policies.push_back(scratch.checks[i]);
-      if (asked.kind != Asked::Kind::kOwn) continue;
-      charge_own(now, scratch.checks[i], allowed, asked);
-      allowed = allowed && asked.own_decision.allowed();
-    }
-    std::vector<engine::CheckDecision> decisions(by_policies.size());
-    if (!allowed) {
-      for (Check& check : by_policies) check.peek = true;
-    }
-    if (!by_policies.empty()) {
-      allowed = ask_all(service_, observe::Protocol::kGrpc, now, by_policies, decisions) && allowed;
-    }
-    if (!allowed) {
-      for (Asked& asked : scratch.asked) {
-        if (asked.own_charged) use_own(now, asked, engine::Engine::Use::kRefund);
-      }
-    }
-    tell(now, allowed, decisions, scratch);
-  }
-
-  void charge_own(Nanos now, const Check& check, bool charges, Asked& asked) {
-    if (asked.own_closed) {
-      asked.own_decision = Decision();
-      asked.own_decision.reason = Reason::kLimited;
-      asked.own_decision.retry_after = kNever;
-    } else {
-      const bool charge = charges && !check.peek;
-      asked.own_decision = use_own(now, asked, charge ? engine::Engine::Use::kCharge : engine::Engine::Use::kPeek);
-      asked.own_charged = charge && asked.own_decision.allowed();
-    }
-    observe::Answered answered;
-    answered.protocol = observe::Protocol::kGrpc;
-    answered.agent = check.agent;
-    answered.allowed = asked.own_decision.allowed();
-    service_.traffic->add(answered, service_.clock->wall(now));
-  }
-
-  Decision use_own(Nanos now, const Asked& asked, engine::Engine::Use use) {
-    const engine::Engine::OwnLimit own{"envoy", asked.own_key, *asked.own};
-    return service_.engine->check_own(now, own, static_cast<Units>(asked.hits), use);
-  }
-
-  // One status for each descriptor, and the headers of the one that is worst off: denied, or else with the least left.
-  void tell(Nanos now, bool allowed, std::span<const engine::CheckDecision> decisions, Scratch& scratch) {
-    RateLimitResponse& response = scratch.response;
-    response.set_overall_code(allowed ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);
-    const engine::CheckDecision* worst_policy = nullptr;
-    const Decision* worst_own = nullptr;
-    std::pair<int, double> worst{2, 0};  // 0: denied, 1: allowed; what is left
-    for (std::size_t i = 0, next = 0; i < scratch.asked.size(); ++i) {
-      Asked& asked = scratch.asked[i];
-      auto& status = *response.add_statuses();
-      switch (asked.kind) {
-        case Asked::Kind::kPolicies: {
-          const engine::CheckDecision& decision = decisions[next++];
-          fill_status(decision, status);
-          const std::pair<int, double> rank{decision.allowed ? 1 : 0, decision.remaining};
-          if (decision.limit <= 0 || !(rank < worst)) break;
-          worst = rank;
-          worst_policy = &decision;
-          worst_own = nullptr;
-          break;
-        }
-        case Asked::Kind::kOwn: {
-          tell_own(asked, status);
-          const Decision& decision = asked.own_decision;
-          const std::pair<int, double> rank{decision.allowed() ? 1 : 0, static_cast<double>(decision.remaining)};
-          if (!(rank < worst)) break;
-          worst = rank;
-          worst_own = &decision;
-          worst_policy = nullptr;
-          break;
-        }
-        case Asked::Kind::kRefund: give_back(now, allowed, scratch.checks[i], asked, status); break;
-      }
-    }
-    if (worst_policy != nullptr) add_headers(*worst_policy, response);
-    if (worst_own != nullptr) add_headers(*worst_own, service_.clock->wall(now), response);
-  }
-
-  static void tell_own(const Asked& asked, RateLimitResponse::DescriptorStatus& status) {
-    if (asked.own) return fill_status(asked.own_decision, *asked.own, status);
-    status.set_code(RateLimitResponse::OVER_LIMIT);
-    status.mutable_current_limit();
-  }
-
-  // Giving back is always fine; where it stands afterwards is told as a look would.
-  void give_back(Nanos now, bool allowed, const Check& check, Asked& asked,
-                 RateLimitResponse::DescriptorStatus& status) {
-    const bool gives = allowed && asked.hits > 0;
-    if (asked.own_closed) {
-      tell_own(asked, status);
-    } else if (asked.own) {
-      using Use = engine::Engine::Use;
-      if (gives) use_own(now, asked, Use::kRefund);
-      asked.hits = 0;
-      asked.own_decision = use_own(now, asked, Use::kPeek);
-      tell_own(asked, status);
-    } else {
-      if (gives) service_.engine->refund(now, check);
-      Check look = check;
-      look.peek = true;
-      look.costs = {};
-      engine::CheckDecision decision;
-      service_.engine->check_at(now, look, decision);
-      fill_status(decision, status);
-    }
-    status.set_code(RateLimitResponse::OK);
+    const auto later = [&]() -> engine::Engine::Done {
+      return [tell, later = call.context->later()](const engine::CheckDecision& decided) {
+        GrpcAnswer own;
+        RateLimitResponse response;
+        tell(decided, response, own.message);
+        later->send(std::move(own));
+      };
+    };
+    const std::uint64_t asked =
+        ask_no_line(service_, observe::Protocol::kGrpc, call.now, scratch.checks[0], decision, later);
+    if (asked == 0) tell(decision, scratch.response, answer.message);
   }
 
   const Service& service_;

@@ -30,15 +30,16 @@ struct Service {
   Quotas* quotas = nullptr;  // none: no quotas are kept
 };
 
-// The one way in for a check: asks the engine, counts, and measures now and then. REQUIRES: `decision` is new.
-void ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
-         engine::CheckDecision& decision);
-// The same, but if the check must wait for room, `later` is called to make what will be told, once, from another
-// thread; then the number to cancel it by is returned and `decision` means nothing. 0: it was answered at once.
+// The one way in for a check: asks the engine, counts, and measures now and then. If the check must wait for room, or a
+// remote store must be asked, `later` is called to make what will be told, once, from another thread; then the number
+// to cancel it by is returned and `decision` means nothing. 0: it was answered at once. REQUIRES: `decision` is new.
 std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
                   engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later);
-// All of these, or none (see Engine::check_all). REQUIRES: decisions.size() == checks.size(), and all are new.
-bool ask_all(const Service& service, observe::Protocol protocol, Nanos now, std::span<const Check> checks,
-             std::span<engine::CheckDecision> decisions);
+// The same for askers who do not wait for room: what could is denied.
+std::uint64_t ask_no_line(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
+                          engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later);
+// All of these, or none (see Engine::check_all).
+void ask_all(const Service& service, observe::Protocol protocol, Nanos now, std::span<const Check> checks,
+             engine::Engine::AllAnswered answered);
 
 }  // namespace headgate::api

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <unordered_set>
 #include <utility>
 
@@ -15,6 +16,8 @@ using engine::Field;
 using engine::set_of;
 
 constexpr std::size_t kMostWaiting = 100;  // of one connection; further checks do not wait
+// Bytes of messages that are kept while a connection is being identified; further ones are refused.
+constexpr std::size_t kMostKept = 128 << 10;
 constexpr std::string_view kWsChannel = "ws";
 constexpr engine::FieldSet kEnvelope = set_of(Field::kType) | set_of(Field::kId);
 
@@ -75,6 +78,7 @@ class WsHandler final : public net::WebSocketHandler {
 
   void message(net::WebSocket& socket, std::string_view text) noexcept override {
     try {
+      if (identifying_) return keep(socket, text);
       answer(socket, text);
     } catch (const std::exception& error) {
       send_error(socket, "internal_error", error.what());
@@ -84,11 +88,12 @@ class WsHandler final : public net::WebSocketHandler {
   void closed() noexcept override {
     if (member_ != 0) registry_->leave(agent_, member_);
     member_ = 0;
+    kept_.clear();
     // Nobody is left to be told; telling it empties the set no more, since the connection is gone.
     for (const std::uint64_t ticket : std::exchange(*waiting_, {})) service_.engine->cancel(ticket);
   }
 
-  [[nodiscard]] bool busy() const noexcept override { return !waiting_->empty(); }
+  [[nodiscard]] bool busy() const noexcept override { return identifying_ || !waiting_->empty(); }
 
  private:
   void answer(net::WebSocket& socket, std::string_view text) {
@@ -98,7 +103,7 @@ class WsHandler final : public net::WebSocketHandler {
     if (fields.type.empty()) {
       return send_error(socket, "invalid_message", R"(type is required: "identify", or what the agent wants to do)");
     }
-    if (fields.type == "identify") return identify(socket, message);
+    if (fields.type == "identify") return identify(socket, message, text);
     if (agent_.empty()) {
       return send_error(socket, "not_identified",
                         R"(the first message must be {"type": "identify", "agent": ..., "token": ...})");
@@ -109,8 +114,7 @@ class WsHandler final : public net::WebSocketHandler {
 
   // ---- who is there ----
 
-  void identify(net::WebSocket& socket, const engine::MessageReader& message) {
-    const engine::LineFields& fields = message.fields();
+  void identify(net::WebSocket& socket, const engine::MessageReader& message, std::string_view text) {
     const engine::FieldSet allowed = kEnvelope | set_of(Field::kAgent) | set_of(Field::kToken);
     if (const Result<void> fine = message.only(allowed, "an identify message"); !fine)
       return refuse(socket, fine.error());
@@ -123,9 +127,51 @@ class WsHandler final : public net::WebSocketHandler {
     check.ip = peer_.ip;
     check.channel = kWsChannel;
     engine::CheckDecision decision;
-    ask(service_, observe::Protocol::kWebSocket, socket.now(), check, decision);
+    const auto later = [&]() -> engine::Engine::Done {
+      identifying_ = true;
+      kept_.emplace_front(text);
+      std::string id;
+      message.append_id(id);
+      return [this, link = socket.link(), id = std::move(id)](const engine::CheckDecision& answer) {
+        if (link == nullptr) return;
+        // Runs only while the connection lives, and with it this handler.
+        link->post([this, allowed = answer.allowed, frames = frames_of(answer, id)](net::Session& session) {
+          net::WebSocket* to = net::as_websocket(session);
+          if (to != nullptr) go_on(*to, allowed, frames);
+        });
+      };
+    };
+    if (ask_no_line(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later) != 0) return;
     if (!decision.allowed) return send_decision(socket, decision);
+    enter(socket, message);
+  }
 
+  // The check of an identify message is answered: that message is the first of those that were kept meanwhile.
+  void go_on(net::WebSocket& socket, bool allowed, const std::vector<std::string>& frames) {
+    std::deque<std::string> kept = std::exchange(kept_, {});
+    identifying_ = false;
+    if (kept.empty()) return;  // closed
+    if (!allowed) {
+      for (const std::string& frame : frames) socket.send_text(frame);
+    } else if (messages().read(kept.front())) {
+      enter(socket, messages());
+    }
+    kept.pop_front();
+    for (const std::string& text : kept) message(socket, text);
+  }
+
+  void keep(net::WebSocket& socket, std::string_view text) {
+    std::size_t bytes = text.size();
+    for (const std::string& each : kept_) bytes += each.size();
+    if (bytes <= kMostKept) {
+      kept_.emplace_back(text);
+      return;
+    }
+    send_error(socket, "too_many_messages", "wait for the answer to the identify message before sending so much");
+  }
+
+  void enter(net::WebSocket& socket, const engine::MessageReader& message) {
+    const engine::LineFields& fields = message.fields();
     if (!fields.token.empty()) {
       Admission admission = service_.access->by_token(fields.token, peer_.ip);
       if (admission.refusal) return refuse(socket, *admission.refusal);
@@ -179,10 +225,6 @@ class WsHandler final : public net::WebSocketHandler {
     }
     engine::CheckDecision decision;
     const std::shared_ptr<net::Link>& link = socket.link();
-    if (waiting_->size() >= kMostWaiting || link == nullptr) {
-      ask(service_, observe::Protocol::kWebSocket, socket.now(), check, decision);
-      return send_decision(socket, decision);
-    }
     // Known only once the engine has the check, and needed only on this thread, when the answer is back here.
     std::shared_ptr<std::uint64_t> ticket;
     const auto later = [&]() -> engine::Engine::Done {
@@ -190,6 +232,7 @@ class WsHandler final : public net::WebSocketHandler {
       std::string id;
       message.append_id(id);
       return [ticket, id = std::move(id), link, waiting = waiting_](const engine::CheckDecision& answer) {
+        if (link == nullptr) return;
         link->post([ticket, waiting, frames = frames_of(answer, id)](net::Session& session) {
           waiting->erase(*ticket);
           net::WebSocket* to = net::as_websocket(session);
@@ -198,7 +241,10 @@ class WsHandler final : public net::WebSocketHandler {
         });
       };
     };
-    const std::uint64_t waits = ask(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later);
+    const bool may_wait = waiting_->size() < kMostWaiting && link != nullptr;
+    const std::uint64_t waits =
+        may_wait ? ask(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later)
+                 : ask_no_line(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later);
     if (waits == 0) return send_decision(socket, decision);
     *ticket = waits;
     waiting_->insert(waits);
@@ -278,8 +324,10 @@ class WsHandler final : public net::WebSocketHandler {
   const std::shared_ptr<AgentRegistry> registry_;
   Caller caller_;
   const net::Peer peer_;
-  std::string agent_;         // empty: not identified
-  std::uint64_t member_ = 0;  // of the registry
+  std::string agent_;             // empty: not identified
+  bool identifying_ = false;      // the check of an identify message is on its way
+  std::deque<std::string> kept_;  // that message, and what came since
+  std::uint64_t member_ = 0;      // of the registry
   // What cancels the checks that wait. Touched by the connection's own thread only; shared with answers on their way.
   const std::shared_ptr<std::unordered_set<std::uint64_t>> waiting_ =
       std::make_shared<std::unordered_set<std::uint64_t>>();

@@ -84,6 +84,7 @@ std::string_view CheckDecision::error() const noexcept {
     case Why::kBackingOff: return "backing_off";
     case Why::kStoreFull: return "too_many_keys";
     case Why::kStoreAway: return "store_unavailable";
+    case Why::kStoreLate: return "store_late";
     case Why::kQueueFull: return "queue_full";
     case Why::kTimedOut: return "timed_out";
     case Why::kCancelled: return "cancelled";
@@ -103,6 +104,7 @@ std::string_view CheckDecision::fixed_reason() const noexcept {
     case Why::kBackingOff: return "Backing off after repeated violations";
     case Why::kStoreFull: return "No room for a new key: the store is at its cap";
     case Why::kStoreAway: return "The store does not answer, and the policy is closed until it does";
+    case Why::kStoreLate: return "The store did not answer in time; ask again";
     case Why::kQueueFull: return "As many checks wait as may wait";
     case Why::kCancelled: return "Cancelled while it waited";
     case Why::kTooManyLeases: return "As many leases are held as may be";

@@ -27,6 +27,7 @@ enum class Why : std::uint8_t {
   kBackingOff,        // back-off is enforced, and its time is not over
   kStoreFull,         // a new key, and the store is at its cap
   kStoreAway,         // the remote store does not answer, and a policy is closed then
+  kStoreLate,         // the remote store is there, but did not answer this check in time
   kQueueFull,         // as many checks wait as may wait
   kTimedOut,          // waited as long as it may
   kCancelled,         // while it waited
@@ -66,6 +67,7 @@ class CheckDecision {
   Why why = Why::kPassed;
   policy::Action action = policy::Action::kBlock;  // of the strongest policy exceeded; see action_text()
   bool exceeded = false;                           // any policy was, whatever came of it
+  bool stand_in = false;                           // judged by cells of this process: the remote store is away
   double limit = 0;      // of the policy with the least remaining; of the denying one if denied
   double remaining = 0;  //
   Nanos retry_after{0};  // when denied; kNever: no wait could help

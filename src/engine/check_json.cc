@@ -212,6 +212,8 @@ void append_json(const CheckDecision& decision, std::string& out, const Decision
   }
   pen.put(R"(,"throttle_factor":)");
   write_number(decision.throttle_factor, pen);
+  if (decision.stand_in) [[unlikely]]
+    pen.put(R"(,"stand_in":true)");
   if (!decision.tier.empty()) {
     pen.put(R"(,"tier":)");
     write_text(decision.tier, pen);

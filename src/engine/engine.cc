@@ -346,8 +346,8 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
     counters_.add(judged.counter, Counters::kDenied);
   }
   // A cost that can never fit is a mistake, not a violation: waiting would not help.
-  const bool violation =
-      decision.why != Why::kCostExceedsLimit && decision.why != Why::kStoreFull && decision.why != Why::kStoreAway;
+  const bool violation = decision.why != Why::kCostExceedsLimit && decision.why != Why::kStoreFull &&
+                         decision.why != Why::kStoreAway && decision.why != Why::kStoreLate;
   if (violation) {
     const auto [wait, sustained] = violations_.record(subject_of(check), now);
     decision.retry_after = std::max(decision.retry_after, wait);

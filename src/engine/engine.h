@@ -2,7 +2,8 @@
 // it all or not at all, and decides what comes of it.
 //
 // Safe for concurrent use. check() waits for nothing but the locks of the cells it charges, and allocates nothing where
-// those cells exist and the check is allowed; with a remote store it waits for that, and check_or_wait() does not.
+// those cells exist and the check is allowed; with a remote store it waits for that, and check_or_wait() and
+// check_later() do not: a thread that serves connections uses these.
 // Policies, overrides, exemptions and the state of the controls are seen whole or not at all, from the next check on.
 #pragma once
 
@@ -114,6 +115,9 @@ class Engine {
   [[nodiscard]] static constexpr bool in_flight(std::uint64_t waiting) noexcept { return (waiting & kInFlight) != 0; }
   std::uint64_t check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
                               absl::FunctionRef<Done()> make_done);
+  // The same, but it never waits in line: a check that could is denied, with `waits` set.
+  std::uint64_t check_later(Nanos now, const Check& check, CheckDecision& decision,
+                            absl::FunctionRef<Done()> make_done);
   // True: it was told so. False: it has been answered, or is just being tried and will be answered either way.
   bool cancel(std::uint64_t waiting);
   // Serves waits and lets leases expire; returns the instant at which something is next due (kMaxTime: nothing).
@@ -126,11 +130,22 @@ class Engine {
   void make_up();
   [[nodiscard]] std::size_t arrears() const noexcept { return arrears_.size(); }
   [[nodiscard]] std::uint64_t arrears_lost() const noexcept { return arrears_.lost(); }  // there were too many
+  [[nodiscard]] bool has_remote() const noexcept { return remote_ != nullptr; }
+  // Checks that cells of this process have judged because the remote store was away, and checks that were denied
+  // because it was not away but did not answer in time. Since the start.
+  [[nodiscard]] std::uint64_t stand_ins() const noexcept { return stand_ins_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t late_answers() const noexcept { return late_.load(std::memory_order_relaxed); }
 
-  // All of these checks, or none: when one is denied, whatever the others were charged is given back before this
-  // returns. `decisions` are in their order, each as if it had been asked alone. Holds and waits are not for these.
-  // REQUIRES: decisions.size() == checks.size().
-  bool check_all(Nanos now, std::span<const Check> checks, std::span<CheckDecision> decisions);
+  // All of these checks, or none: they are judged one after the other, and when one is denied, the others are only
+  // looked at, and whatever was charged is given back before `done` is called. `each` hears every decision, in their
+  // order, as if it had been asked alone; then `done` hears whether all are allowed. Both are called before this
+  // returns, or, with a remote store, from another thread. Holds and waits are not for these. The checks are copied
+  // only where they must outlive the call.
+  struct AllAnswered {
+    std::function<void(std::size_t nth, const CheckDecision& decision)> each;
+    std::function<void(bool allowed)> done;
+  };
+  void check_all(Nanos now, std::span<const Check> checks, AllAnswered answered);
   // Gives the cost of the check back to every policy that matches it, as far as it is still charged. Nothing for a
   // check that would be refused as invalid. kFirm: not to policies that only warn or are monitored, which may not have
   // been charged.
@@ -156,8 +171,12 @@ class Engine {
     std::string_view key;
     const Limit& limit;
   };
-  enum class Use : std::uint8_t { kCharge, kPeek, kRefund };
+  enum class Use : std::uint8_t { kCharge, kPeek };
   [[nodiscard]] Decision check_own(Nanos now, const OwnLimit& own, Units cost, Use use = Use::kCharge);
+  // The same for askers who would rather not wait for a remote store, as throttle_or_wait() has it.
+  [[nodiscard]] std::optional<Decision> check_own_or_wait(Nanos now, const OwnLimit& own, Units cost, Use use,
+                                                          absl::FunctionRef<Throttled()> make_done);
+  void refund_own(const OwnLimit& own, Units cost, Nanos now);
 
   // Limits that a check brings along (see Check::allowances). The limit lives as long as the engine; nullptr: there are
   // too many different ones.
@@ -165,7 +184,11 @@ class Engine {
   [[nodiscard]] const WorkingLimit* allowance_limit(const Limit& limit);
   // The cell of whoever these names stand for, in this order.
   [[nodiscard]] base::Hash128 allowance_cell(std::span<const std::string_view> names) const noexcept;
-  // How they stand; charges nothing. REQUIRES: outcomes.size() == allowances.size().
+  // How they stand; charges nothing. `done` is called once with an outcome for each: before this returns, or, with a
+  // remote store, from another thread.
+  using Looked = std::function<void(std::span<const core::Outcome> outcomes)>;
+  void look_at(std::span<const Allowances::One> allowances, Looked done);
+  // The same, and waits for a remote store. REQUIRES: outcomes.size() == allowances.size().
   void look_at(std::span<const Allowances::One> allowances, std::span<core::Outcome> outcomes);
   // Charges what is missing until so many units are used, as far as the limit goes. False: the store did not answer.
   bool raise_to(const Allowances::One& allowance, Units used);
@@ -263,10 +286,19 @@ class Engine {
   [[nodiscard]] Answered apply_far(Plan& plan, CheckDecision& decision);
   // nullopt: the remote store must be asked.
   [[nodiscard]] std::optional<Answered> try_far(const Plan& plan, CheckDecision& decision);
-  // The plan becomes what this node may admit alone.
+  // What becomes of a plan that the remote store has not answered. While that is away, the plan becomes what this node
+  // may admit alone. An answer that is merely late denies the check, unless all its policies are open: who admitted
+  // it here would admit more than the limit while the other nodes reach the store.
+  [[nodiscard]] Answered unanswered(const Error& why, Plan& plan, CheckDecision& decision);
   [[nodiscard]] Answered stand_in(Plan& plan, CheckDecision& decision);
   void land(Flight& flight, const Result<store::RemoteStore::Answer>& answer);
+  // check_or_wait() and check_later().
+  std::uint64_t start(Nanos now, const Check& check, Asker asker, CheckDecision& decision,
+                      absl::FunctionRef<Done()> make_done);
+  struct Series;  // checks that are all admitted, or none
   static constexpr std::uint64_t kInFlight = std::uint64_t{1} << 63;
+  // After a late answer: the store is there, and the next one is likely to be in time.
+  static constexpr Nanos kLateRetry = std::chrono::milliseconds{100};
   // Has a check that was denied for now wait in line. 0: it is denied for good.
   struct Arrival {
     Nanos now{0};
@@ -321,7 +353,7 @@ class Engine {
   // Whether any of them denies; says so, and takes the longest wait on.
   [[nodiscard]] static bool decide_by_allowances(CheckDecision& decision, Nanos& longest);
   static void forget_outcomes(CheckDecision& decision) noexcept;  // nobody has judged anything
-  void deny_away(CheckDecision& decision) const;
+  void deny_unanswered(CheckDecision& decision, bool late) const;
   // What a denial entails: counts, events, back-off, escalation.
   void after_denial(Nanos now, const Check& check, CheckDecision& decision);
   void after_soft(Nanos now, const Check& check, CheckDecision& decision);
@@ -330,6 +362,11 @@ class Engine {
                                 CheckDecision& decision);
   void note_unknown(const Check& check, Nanos wall);
   [[nodiscard]] Decision apply_own(Nanos now, const store::Charge& charge, Use use);
+  // The charge of an OwnLimit. REQUIRES: `live` is of its limit.
+  [[nodiscard]] store::Charge own_charge(const OwnLimit& own, const store::LiveLimit& live, Units cost) const;
+  // Without an answer: by a cell of this process, or, where the store is merely late, denied for a moment.
+  void judge_own_unanswered(const Error& why, const store::Charge& charge, const store::Ask& ask,
+                            core::Outcome& outcome);
   void tell(const Event& event) const noexcept {
     if (sink_ != nullptr) sink_->on_event(event);
   }
@@ -366,6 +403,8 @@ class Engine {
   Leases leases_;
   WaitingRoom room_;
   Arrears arrears_;
+  std::atomic<std::uint64_t> stand_ins_{0};
+  std::atomic<std::uint64_t> late_{0};
   std::atomic<bool> enforce_backoff_{false};
 
   mutable std::mutex control_mutex_;  // guards all below, and whoever publishes

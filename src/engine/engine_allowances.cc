@@ -1,5 +1,8 @@
 // Limits that checks bring along: quotas of commands.
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/plan.h"
@@ -85,6 +88,46 @@ void Engine::look_at(std::span<const Allowances::One> allowances, std::span<core
     }
     (void)apply_plain({charges.data(), charges.size()}, ask, outcomes.subspan(begin, charges.size()));
   }
+}
+
+void Engine::look_at(std::span<const Allowances::One> allowances, Looked done) {
+  struct Looking {
+    std::vector<store::Charge> charges;
+    std::vector<core::Outcome> outcomes;
+    std::atomic<std::size_t> left{0};
+    Looked done;
+  };
+  auto looking = std::make_shared<Looking>();
+  looking->outcomes.resize(allowances.size());
+  if (remote_ == nullptr) {
+    look_at(allowances, looking->outcomes);
+    return done(looking->outcomes);
+  }
+  looking->done = std::move(done);
+  for (const Allowances::One& each : allowances) {
+    store::Charge& charge = looking->charges.emplace_back();
+    charge.key = each.cell;
+    charge.limit = &each.limit->numbers->live;
+  }
+  const Nanos now = clock_->now();
+  const store::Ask ask{now, clock_->wall(now), store::Effect::kNone};
+  const std::size_t parts = (allowances.size() + store::kMaxCharges - 1) / store::kMaxCharges;
+  looking->left = parts + 1;  // and this one, so that none of them is the last before all are asked
+  const auto end_part = [](Looking& of) {
+    if (of.left.fetch_sub(1) == 1) of.done(of.outcomes);
+  };
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::size_t first = part * store::kMaxCharges;
+    const std::size_t count = std::min(store::kMaxCharges, allowances.size() - first);
+    const std::span<const store::Charge> charges{looking->charges.data() + first, count};
+    const std::span<core::Outcome> outcomes{looking->outcomes.data() + first, count};
+    remote_->apply(charges, ask, outcomes,
+                   [this, looking, charges, outcomes, ask, end_part](const Result<store::RemoteStore::Answer>& answer) {
+                     if (!answer) (void)store_.apply(charges, ask, outcomes);
+                     end_part(*looking);
+                   });
+  }
+  end_part(*looking);
 }
 
 bool Engine::raise_to(const Allowances::One& allowance, Units used) {

@@ -1,10 +1,13 @@
 // Limits that the asker names, several checks at once, and what is given back.
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "engine/check_problem.h"
 #include "engine/engine.h"
+#include "engine/owned_check.h"
 #include "engine/plan.h"
 
 namespace headgate::engine {
@@ -129,10 +132,23 @@ std::optional<Result<Decision>> Engine::throttle_or_wait(Nanos now, std::string_
   const store::Ask ask{std::clamp(now, Nanos{0}, kMaxTime), clock_->wall(now), store::Effect::kCharge};
   remote_->apply({&asked->charge, 1}, ask, {&asked->outcome, 1},
                  [this, asked, ask](const Result<store::RemoteStore::Answer>& answer) {
-                   if (!answer) (void)store_.apply({&asked->charge, 1}, ask, {&asked->outcome, 1});
+                   if (!answer) judge_own_unanswered(answer.error(), asked->charge, ask, asked->outcome);
                    asked->done(decision_of(asked->outcome));
                  });
   return std::nullopt;
+}
+
+void Engine::judge_own_unanswered(const Error& why, const store::Charge& charge, const store::Ask& ask,
+                                  core::Outcome& outcome) {
+  if (why.code == ErrorCode::kTimedOut) {
+    late_.fetch_add(1, std::memory_order_relaxed);
+    outcome = {};
+    outcome.limit = charge.limit->current().most;
+    outcome.wait = kLateRetry;
+    return;
+  }
+  stand_ins_.fetch_add(1, std::memory_order_relaxed);
+  (void)store_.apply({&charge, 1}, ask, {&outcome, 1});
 }
 
 void Engine::expect_throttle(std::string_view key) const noexcept {
@@ -140,43 +156,111 @@ void Engine::expect_throttle(std::string_view key) const noexcept {
   store_.prefetch({&cell, 1}, Strategy::kGcra);
 }
 
-Decision Engine::check_own(Nanos now, const OwnLimit& own, Units cost, Use use) {
-  now = std::clamp(now, Nanos{0}, kMaxTime);
-  const store::LiveLimit live(core::compile(own.limit));
+store::Charge Engine::own_charge(const OwnLimit& own, const store::LiveLimit& live, Units cost) const {
   store::Charge charge;
   charge.key = base::mix(base::mix(hasher_(own.space), hasher_(own.key)), hasher_(own.limit.describe()));
   charge.limit = &live;
   charge.cost = cost;
-  if (use == Use::kRefund) {
-    const Nanos at = live.current().follows_wall() ? clock_->wall(now) : now;
-    refund_one(charge, at, at);
-    charge.cost = 0;
-    use = Use::kPeek;
-  }
-  return apply_own(now, charge, use);
+  return charge;
 }
 
-bool Engine::check_all(Nanos now, std::span<const Check> checks, std::span<CheckDecision> decisions) {
-  // Held until all of them are known to fit. The last one need not be: nothing after it can fail.
+void Engine::refund_own(const OwnLimit& own, Units cost, Nanos now) {
+  now = std::clamp(now, Nanos{0}, kMaxTime);
+  const store::LiveLimit live(core::compile(own.limit));
+  const Nanos at = live.current().follows_wall() ? clock_->wall(now) : now;
+  refund_one(own_charge(own, live, cost), at, at);
+}
+
+Decision Engine::check_own(Nanos now, const OwnLimit& own, Units cost, Use use) {
+  now = std::clamp(now, Nanos{0}, kMaxTime);
+  const store::LiveLimit live(core::compile(own.limit));
+  return apply_own(now, own_charge(own, live, cost), use);
+}
+
+std::optional<Decision> Engine::check_own_or_wait(Nanos now, const OwnLimit& own, Units cost, Use use,
+                                                  absl::FunctionRef<Throttled()> make_done) {
+  if (remote_ == nullptr) return check_own(now, own, cost, use);
+  struct Asked {
+    explicit Asked(const core::CompiledLimit& limit) : live(limit) {}
+    store::LiveLimit live;
+    store::Charge charge;
+    core::Outcome outcome;
+    Throttled done;
+  };
+  now = std::clamp(now, Nanos{0}, kMaxTime);
+  auto asked = std::make_shared<Asked>(core::compile(own.limit));
+  asked->charge = own_charge(own, asked->live, cost);
+  asked->done = make_done();
+  const store::Effect effect = use == Use::kCharge ? store::Effect::kCharge : store::Effect::kNone;
+  const store::Ask ask{now, clock_->wall(now), effect};
+  remote_->apply({&asked->charge, 1}, ask, {&asked->outcome, 1},
+                 [this, asked, ask](const Result<store::RemoteStore::Answer>& answer) {
+                   if (!answer) judge_own_unanswered(answer.error(), asked->charge, ask, asked->outcome);
+                   asked->done(decision_of(asked->outcome));
+                 });
+  return std::nullopt;
+}
+
+struct Engine::Series : std::enable_shared_from_this<Series> {
+  Series(Engine& e, Nanos at, std::span<const Check> all, AllAnswered to)
+      : engine(e), now(at), checks(all), answered(std::move(to)) {}
+
+  Engine& engine;
+  const Nanos now;
+  std::span<const Check> checks;
+  AllAnswered answered;
+  std::vector<OwnedCheck> owned;  // with a remote store: what `checks` are
+  std::vector<Check> views;       // of these
   std::vector<std::string> holds;
+  std::size_t next = 0;
   bool allowed = true;
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    Check check = checks[i];
-    check.hold = allowed && !check.peek && i + 1 < checks.size();
-    check.peek = check.peek || !allowed;
-    judge(now, check, Asker::kNow, decisions[i]);
-    allowed = allowed && decisions[i].allowed;
-    if (check.hold && !decisions[i].lease.empty()) holds.push_back(std::move(decisions[i].lease));
-    if (check.hold) decisions[i].lease.clear();
-  }
-  for (const std::string& hold : holds) {
-    if (allowed) {
-      (void)settle(hold, {}, {});  // as it was charged
-    } else {
-      (void)release(hold, {});
+
+  // One after the other, until one must be waited for.
+  void go_on() {
+    while (next < checks.size()) {
+      // Held until all of them are known to fit. The last one need not be: nothing after it can fail.
+      Check check = checks[next];
+      check.hold = allowed && !check.peek && next + 1 < checks.size();
+      check.peek = check.peek || !allowed;
+      CheckDecision decision;
+      const auto later = [&]() -> Done {
+        return [self = shared_from_this()](const CheckDecision& decided) {
+          self->hear(decided);
+          self->go_on();
+        };
+      };
+      if (engine.check_later(now, check, decision, later) != 0) return;
+      hear(decision);
     }
+    for (const std::string& hold : holds) {
+      if (allowed) {
+        (void)engine.settle(hold, {}, {});  // as it was charged
+      } else {
+        (void)engine.release(hold, {});
+      }
+    }
+    answered.done(allowed);
   }
-  return allowed;
+
+  void hear(const CheckDecision& decision) {
+    const bool held = allowed && !checks[next].peek && next + 1 < checks.size();
+    allowed = allowed && decision.allowed;
+    if (held && !decision.lease.empty()) holds.push_back(decision.lease);
+    answered.each(next++, decision);
+  }
+};
+
+void Engine::check_all(Nanos now, std::span<const Check> checks, AllAnswered answered) {
+  if (remote_ == nullptr) return std::make_shared<Series>(*this, now, checks, std::move(answered))->go_on();
+  std::vector<OwnedCheck> owned;
+  std::vector<Check> views;
+  for (const Check& check : checks) owned.emplace_back(check);
+  for (const OwnedCheck& check : owned) views.push_back(check.get());
+  auto series = std::make_shared<Series>(*this, now, views, std::move(answered));
+  series->owned = std::move(owned);
+  series->views = std::move(views);
+  series->checks = series->views;
+  series->go_on();
 }
 
 void Engine::refund(Nanos now, const Check& check, Refund what) {

@@ -15,12 +15,13 @@ struct Engine::Flight {
   CheckDecision decision;
   Plan plan;
   Arrival arrival;
+  Asker asker;
   Done done;
 };
 
 namespace {
 
-// Asks, and waits for the answer: not for longer than the store's deadline.
+// Asks, and waits for the answer: not for longer than the store's deadline. Never on a thread that serves connections.
 Result<RemoteStore::Answer> ask_and_wait(RemoteStore& store, std::span<const store::Charge> charges,
                                          const store::Ask& ask, std::span<core::Outcome> outcomes) {
   std::binary_semaphore answered{0};
@@ -46,30 +47,41 @@ Engine::Answered Engine::apply_far(Plan& plan, CheckDecision& decision) {
   if (const std::optional<Answered> answered = try_far(plan, decision)) return *answered;
   const std::span<core::Outcome> outcomes{decision.outcomes.data(), decision.outcomes.size()};
   const Result<RemoteStore::Answer> answer = ask_and_wait(*remote_, plan.all(), plan.ask, outcomes);
-  if (!answer) return stand_in(plan, decision);
+  if (!answer) return unanswered(answer.error(), plan, decision);
   return {answer->applied, answer->at, AnsweredBy::kRemote};
 }
 
-void Engine::deny_away(CheckDecision& decision) const {
+void Engine::deny_unanswered(CheckDecision& decision, bool late) const {
   forget_outcomes(decision);
-  deny(decision, Why::kStoreAway);
-  decision.retry_after = std::chrono::seconds{1};
+  deny(decision, late ? Why::kStoreLate : Why::kStoreAway);
+  decision.retry_after = late ? kLateRetry : std::chrono::seconds{1};
+}
+
+Engine::Answered Engine::unanswered(const Error& why, Plan& plan, CheckDecision& decision) {
+  using policy::OnStoreFailure;
+  const bool late = why.code == ErrorCode::kTimedOut;
+  if (late) late_.fetch_add(1, std::memory_order_relaxed);
+  const auto denies = [late](OnStoreFailure rule) {
+    return rule == OnStoreFailure::kClosed || (late && rule == OnStoreFailure::kLocal);
+  };
+  for (std::size_t j = 0; j < decision.judged.size(); ++j) {
+    const Judged& judged = decision.judged[j];
+    if (!denies(decision.policy(judged).on_store_failure) || judged.soft || judged.count == 0) continue;
+    deny_unanswered(decision, late);
+    decision.decider = static_cast<std::int32_t>(j);
+    return {.by = AnsweredBy::kNobody};
+  }
+  if (decision.allowance_count > 0 && denies(plan.of_allowances)) {
+    deny_unanswered(decision, late);
+    return {.by = AnsweredBy::kNobody};
+  }
+  if (!late) stand_ins_.fetch_add(1, std::memory_order_relaxed);
+  return stand_in(plan, decision);
 }
 
 Engine::Answered Engine::stand_in(Plan& plan, CheckDecision& decision) {
   using policy::OnStoreFailure;
-  for (std::size_t j = 0; j < decision.judged.size(); ++j) {
-    const Judged& judged = decision.judged[j];
-    const bool closed = decision.policy(judged).on_store_failure == OnStoreFailure::kClosed;
-    if (!closed || judged.soft || judged.count == 0) continue;
-    deny_away(decision);
-    decision.decider = static_cast<std::int32_t>(j);
-    return {.by = AnsweredBy::kNobody};
-  }
-  if (decision.allowance_count > 0 && plan.of_allowances == OnStoreFailure::kClosed) {
-    deny_away(decision);
-    return {.by = AnsweredBy::kNobody};
-  }
+  decision.stand_in = true;
   const Plan asked = plan;
   for (const Judged& judged : decision.judged) {
     const bool local = decision.policy(judged).on_store_failure == OnStoreFailure::kLocal;
@@ -99,10 +111,20 @@ Engine::Answered Engine::stand_in(Plan& plan, CheckDecision& decision) {
 
 std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision& decision,
                                     absl::FunctionRef<Done()> make_done) {
+  return start(now, check, Asker::kMayWait, decision, make_done);
+}
+
+std::uint64_t Engine::check_later(Nanos now, const Check& check, CheckDecision& decision,
+                                  absl::FunctionRef<Done()> make_done) {
+  return start(now, check, Asker::kNow, decision, make_done);
+}
+
+inline std::uint64_t Engine::start(Nanos now, const Check& check, Asker asker, CheckDecision& decision,
+                                   absl::FunctionRef<Done()> make_done) {
   now = std::clamp(now, Nanos{0}, kMaxTime);
   const std::uint64_t kicks = room_.kicks();
   Plan plan;
-  if (!prepare(now, check, Asker::kMayWait, plan, decision)) return 0;
+  if (!prepare(now, check, asker, plan, decision)) return 0;
   std::optional<Answered> answered;
   if (remote_ == nullptr) {
     answered = Answered{store_.apply(plan.all(), plan.ask, {decision.outcomes.data(), decision.outcomes.size()})};
@@ -115,6 +137,7 @@ std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision
     flight->decision = std::move(decision);
     flight->plan = plan;
     flight->arrival = {now, kicks, room_.new_id()};
+    flight->asker = asker;
     flight->done = make_done();
     const std::uint64_t id = flight->arrival.id;
     Flight* asked = flight.release();  // comes back with the answer, which comes exactly once
@@ -126,17 +149,17 @@ std::uint64_t Engine::check_or_wait(Nanos now, const Check& check, CheckDecision
                    });
     return kInFlight | id;
   }
-  conclude(now, check, Asker::kMayWait, *answered, plan, decision);
-  if (!decision.waits || check.peek) return 0;
+  conclude(now, check, asker, *answered, plan, decision);
+  if (asker != Asker::kMayWait || !decision.waits || check.peek) return 0;
   return queue_up({now, kicks, 0}, check, decision, make_done);
 }
 
 void Engine::land(Flight& flight, const Result<RemoteStore::Answer>& answer) {
   const Check& check = flight.check.get();
-  const Answered answered =
-      answer ? Answered{answer->applied, answer->at, AnsweredBy::kRemote} : stand_in(flight.plan, flight.decision);
-  conclude(flight.arrival.now, check, Asker::kMayWait, answered, flight.plan, flight.decision);
-  if (flight.decision.waits && !check.peek) {
+  const Answered answered = answer ? Answered{answer->applied, answer->at, AnsweredBy::kRemote}
+                                   : unanswered(answer.error(), flight.plan, flight.decision);
+  conclude(flight.arrival.now, check, flight.asker, answered, flight.plan, flight.decision);
+  if (flight.asker == Asker::kMayWait && flight.decision.waits && !check.peek) {
     const auto done = [&] { return std::move(flight.done); };
     if (queue_up(flight.arrival, check, flight.decision, done) != 0) {
       if (wake_) wake_();

@@ -29,12 +29,33 @@ enum class GrpcStatus : std::uint8_t {
   kUnauthenticated = 16,
 };
 
+struct GrpcAnswer;
+
+// Answers one call later, from any thread, exactly once. Dropping it unanswered answers kUnavailable. Calls of one
+// connection are answered in any order.
+class GrpcLater {
+ public:
+  virtual ~GrpcLater() = default;
+  virtual void send(GrpcAnswer answer) = 0;
+};
+
+// What a handler may do besides filling in the answer.
+class GrpcContext {
+ public:
+  // The answer comes later: the one at hand is not looked at.
+  [[nodiscard]] virtual std::shared_ptr<GrpcLater> later() = 0;
+
+ protected:
+  ~GrpcContext() = default;
+};
+
 struct GrpcCall {
   std::string_view path;     // "/package.Service/Method"
   std::string_view message;  // as sent, without its five-byte prefix
   std::span<const Header> metadata;
   const Peer* peer = nullptr;
   Nanos now{0};
+  GrpcContext* context = nullptr;  // until the handler returns
 };
 
 struct GrpcAnswer {
@@ -45,7 +66,7 @@ struct GrpcAnswer {
   std::string last;     // with `stays`: a message to send when the server ends
 };
 
-// Shared by all connections of all threads. Answers at once.
+// Shared by all connections of all threads. Answers at once, or by GrpcCall::context.
 class GrpcHandler {
  public:
   virtual ~GrpcHandler() = default;
@@ -55,7 +76,7 @@ class GrpcHandler {
 struct GrpcLimits {
   std::size_t max_message = 1 << 20;               // kResourceExhausted
   std::size_t max_pending = 8 << 20;               // of all messages of a connection that are not complete: the same
-  std::uint32_t max_concurrent_streams = 1000;     // further ones are refused
+  std::uint32_t max_concurrent_streams = 1000;     // further ones are refused; also bounds what is answered later
   std::uint32_t max_resets_per_second = 200;       // more is a flood: GOAWAY
   std::size_t max_header_bytes = 16 << 10;         // kResourceExhausted
   std::size_t max_backlog = 4 << 20;               // of answers the peer does not read; from a quarter on, reads pause

@@ -60,8 +60,9 @@ struct Call {
   Place path;
   Place content_type;
   bool post = false;
-  bool ended = false;     // all of it has come
-  bool answered = false;  // or refused: what still comes is not kept
+  bool ended = false;       // all of it has come
+  bool answered = false;    // or refused: what still comes is not kept
+  std::uint64_t later = 0;  // not 0: its answer comes from elsewhere, under this number
   Nanos begun{0};
   Nanos timeout{-1};
   const char* problem = nullptr;  // of its head
@@ -94,12 +95,13 @@ struct Call {
     header_bytes = sent = 0;
     path = content_type = {};
     post = ended = answered = false;
+    later = 0;
     timeout = Nanos{-1};
     problem = nullptr;
   }
 };
 
-class GrpcSession final : public Session {
+class GrpcSession final : public Session, private GrpcContext {
  public:
   GrpcSession(GrpcHandler& handler, const Peer& peer, const GrpcLimits& limits)
       : handler_(handler), peer_(peer), limits_(limits), resets_left_(limits.max_resets_per_second) {
@@ -152,6 +154,10 @@ class GrpcSession final : public Session {
       const bool late = now - call.begun >= limits_.request_within || is_late(call);
       if (late && !call.ended && !call.answered)
         refuse(call, GrpcStatus::kDeadlineExceeded, "the call did not end in time");
+      if (call.later != 0 && is_late(call)) {
+        call.later = 0;
+        refuse(call, GrpcStatus::kDeadlineExceeded, "the deadline is over");
+      }
       if (call.answer.stays && is_late(call)) end_staying(call, GrpcStatus::kDeadlineExceeded);
     }
     if (pinged_at_ > heard_at_) {
@@ -167,6 +173,20 @@ class GrpcSession final : public Session {
   [[nodiscard]] bool midway() const noexcept override { return started_ && !greeted_; }
 
  private:
+  class Later;
+
+  std::shared_ptr<GrpcLater> later() override;
+
+  // The answer to a call that was put off. It may be gone, and its stream's number used no more.
+  void answer_later(std::int32_t id, std::uint64_t number, GrpcAnswer& answer) {
+    Call* const call = close ? nullptr : call_of(h2_, id);
+    if (call == nullptr || call->later != number) return;
+    call->later = 0;
+    std::swap(call->answer, answer);
+    submit(*call);
+    flush();
+  }
+
   static GrpcSession& self(void* user) noexcept { return *static_cast<GrpcSession*>(user); }
 
   static const nghttp2_option* options() {
@@ -382,8 +402,20 @@ class GrpcSession final : public Session {
     asked.metadata = metadata_;
     asked.peer = &peer_;
     asked.now = now_;
+    asked.context = this;
+    answering_ = &call;
     handler_.call(asked, call.answer);
+    answering_ = nullptr;
     forget_message(call);
+    if (call.later != 0) {
+      call.answered = true;
+    } else {
+      submit(call);
+    }
+  }
+
+  // Sends the answer that the call has got.
+  void submit(Call& call) {
     if (call.answer.status != GrpcStatus::kOk) return refuse(call, call.answer.status, call.answer.text);
     if (draining_ && call.answer.stays) {
       call.answer.message.swap(call.answer.last);
@@ -462,6 +494,8 @@ class GrpcSession final : public Session {
     call.message.clear();
   }
 
+  Call* answering_ = nullptr;  // while the handler is asked
+  std::uint64_t last_later_ = 0;
   GrpcHandler& handler_;
   const Peer peer_;
   const GrpcLimits limits_;
@@ -480,6 +514,39 @@ class GrpcSession final : public Session {
   Nanos refilled_at_{0};
   double resets_left_;
 };
+
+class GrpcSession::Later final : public GrpcLater {
+ public:
+  Later(std::shared_ptr<Link> link, std::int32_t id, std::uint64_t number) noexcept
+      : link_(std::move(link)), id_(id), number_(number) {}
+  ~Later() override {
+    GrpcAnswer answer;
+    answer.status = GrpcStatus::kUnavailable;
+    answer.text = "the call was given up";
+    send(std::move(answer));
+  }
+  Later(const Later&) = delete;
+  Later& operator=(const Later&) = delete;
+
+  void send(GrpcAnswer answer) override {
+    if (std::exchange(sent_, true) || link_ == nullptr) return;
+    auto shared = std::make_shared<GrpcAnswer>(std::move(answer));
+    link_->post([shared = std::move(shared), id = id_, number = number_](Session& session) {
+      if (auto* grpc = dynamic_cast<GrpcSession*>(&session)) grpc->answer_later(id, number, *shared);
+    });
+  }
+
+ private:
+  const std::shared_ptr<Link> link_;
+  const std::int32_t id_;
+  const std::uint64_t number_;
+  bool sent_ = false;
+};
+
+std::shared_ptr<GrpcLater> GrpcSession::later() {
+  answering_->later = ++last_later_;
+  return std::make_shared<Later>(link, answering_->id, answering_->later);
+}
 
 }  // namespace
 

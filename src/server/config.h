@@ -32,7 +32,7 @@ struct StoreConfig {
   std::string sentinel_password;  // empty: as the URL says, if a sentinel wants it
   std::string prefix = "headgate:";
   std::string node;  // empty: made up on start
-  Nanos deadline{std::chrono::milliseconds{20}};
+  Nanos deadline{std::chrono::milliseconds{250}};
   int local_percent = 0;    // of each limit, while Redis is away; 0: shared evenly among the nodes known
   int leased_percent = 10;  // of a limit, that may be out in leases over all nodes
 };

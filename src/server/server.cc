@@ -302,6 +302,7 @@ class Running final : public Server {
     });
     shared_->start([this] {
       if (shared_->is_up() && engine_->arrears() > 0) engine_->make_up();
+      shared_->stood_in(engine_->stand_ins());
       const double share = config_.store.local_percent > 0 ? config_.store.local_percent / 100.0
                                                            : 1.0 / static_cast<double>(spread_->nodes());
       if (share != local_share_) engine_->set_local_share(local_share_ = share);

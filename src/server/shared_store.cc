@@ -208,12 +208,26 @@ void SharedStore::on_fault(const Error& error) {
   on_problem(kind, error.message);
 }
 
+void SharedStore::stood_in(std::uint64_t checks) {
+  const std::uint64_t more = checks - std::exchange(stand_ins_, checks);
+  if (more == 0) {
+    if (is_up()) standing_in_ = false;
+    return;
+  }
+  if (std::exchange(standing_in_, true)) return;
+  tell("store_stand_in",
+       "checks are judged by this server alone, each policy by its on_store_failure, until Redis is back",
+       static_cast<double>(more));
+}
+
 void SharedStore::on_clock(Nanos offset) {
   const Nanos apart = offset < Nanos{0} ? -offset : offset;
-  // Told once, and again only after the clocks had come well together.
-  if (apart < kSkewed / 2) skewed_.store(false);
-  if (apart < kSkewed || skewed_.exchange(true)) return;
   const double millis = static_cast<double>(offset.count()) / 1e6;
+  // Told once, and again only after the clocks had come well together.
+  if (apart < kSkewed / 2 && skewed_.exchange(false)) {
+    tell("clock_agrees", fmt::format("the clock of Redis is {:+.0f} ms from this server's again", millis), millis);
+  }
+  if (apart < kSkewed || skewed_.exchange(true)) return;
   tell("clock_skew", fmt::format("the clock of Redis is {:+.0f} ms from this server's", millis), millis);
 }
 

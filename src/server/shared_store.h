@@ -57,6 +57,8 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
   [[nodiscard]] Nanos up_for() const noexcept;
   // From now on it is told when Redis goes and comes; at once, if it is away. Before, there is nobody to hear it.
   void announce();
+  // So many checks were judged without it, since the start. Told as a notice when the first of an outage was.
+  void stood_in(std::uint64_t checks);
   [[nodiscard]] store::redis::LeasedStore::Totals leases() const noexcept { return leases_->totals(); }
   [[nodiscard]] Nanos clock_offset() const noexcept { return store_->clock_offset(); }
 
@@ -80,6 +82,8 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
   bool announced_ = false;           // guarded by it, as the next
   std::optional<std::string> away_;  // why
   std::atomic<bool> skewed_{false};
+  std::uint64_t stand_ins_ = 0;  // as of the last time; on the ticking thread, as the next
+  bool standing_in_ = false;
   std::mutex faults_mutex_;
   store::redis::Problems faults_;  // guarded by it
   std::unique_ptr<store::redis::Client> client_;

@@ -39,7 +39,7 @@ policies:
 LIMIT = 60
 LEASED_LIMIT = 2000
 LEASED_SHARE = 10  # percent that may be out in leases: store.leased_percent
-OUTAGE_DEADLINE = "100ms"  # the default is 20; a busy machine must not look like an outage
+OUTAGE_DEADLINE = "100ms"  # shorter than the default, so that an outage is noticed sooner
 
 
 def ready_again(made):

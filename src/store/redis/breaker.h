@@ -1,4 +1,5 @@
-// Whether a server is worth asking: after several failures in a row calls fail at once, until a probe is answered.
+// Whether a server is worth asking: after several failures in a row, over some time, calls fail at once, until a probe
+// is answered. A moment in which either side had no turn is no sign that the server is away.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,8 @@ namespace headgate::store::redis {
 // A function of what it is told; on one thread.
 class Breaker {
  public:
-  static constexpr int kFailures = 5;  // in a row
+  static constexpr int kFailures = 5;                             // in a row,
+  static constexpr Nanos kOver = std::chrono::milliseconds{500};  // and this long after the first of them
   static constexpr Nanos kFirstProbe = std::chrono::milliseconds{100};
   static constexpr Nanos kLastProbe = std::chrono::seconds{1};
   static constexpr Nanos kRelapse = std::chrono::seconds{10};  // opened again within this, it is probed less often
@@ -19,7 +21,10 @@ class Breaker {
   [[nodiscard]] bool is_open() const noexcept { return open_; }
 
   // A call was not answered in time, or the server said that it cannot work now. True: that opened it.
-  bool failed(Nanos now) noexcept { return ++failures_ >= kFailures && open(now); }
+  bool failed(Nanos now) noexcept {
+    if (failures_++ == 0) first_failure_ = now;
+    return failures_ >= kFailures && now - first_failure_ >= kOver && open(now);
+  }
   void answered() noexcept { failures_ = 0; }
   // Nothing was answered for long. True: that opened it.
   bool open(Nanos now) noexcept {
@@ -51,6 +56,7 @@ class Breaker {
   bool open_ = false;
   bool closed_once_ = false;
   int failures_ = 0;
+  Nanos first_failure_{0};
   Nanos interval_ = kFirstProbe;
   Nanos probe_at_{0};
   Nanos closed_at_{0};

@@ -78,14 +78,14 @@ class Client::Engine {
       return done(Error{ErrorCode::kIo, why(), true});
     }
     if (command.asked != Nanos{0} && steady_now() - command.asked >= deadline()) {
-      return done(Error{ErrorCode::kIo, "redis: no time was left to ask it", true});
+      return done(Error{ErrorCode::kTimedOut, "redis: no time was left to ask it", true});
     }
     switch (core_.requests.submit(command, done)) {
       case Requests::Taken::kYes: return;
       case Requests::Taken::kYesAndWake: return core_.loop.waker()->wake();
       case Requests::Taken::kFull: break;
     }
-    done(Error{ErrorCode::kIo, fmt::format("redis: {} calls wait already", core_.options.max_outstanding), true});
+    done(Error{ErrorCode::kTimedOut, fmt::format("redis: {} calls wait already", core_.options.max_outstanding), true});
   }
 
   [[nodiscard]] Nanos deadline() const noexcept { return core_.options.deadline; }
@@ -131,6 +131,8 @@ void Client::Engine::run() {
     for (Request& request : fresh) batch.push_back(&request);
     core_.requests.accept(fresh);
     for (Request* const request : batch) topology_->route(*request);
+    // What has come while this thread had no turn is read before anything is taken for late.
+    if (core_.requests.next_due() <= core_.loop.now()) core_.loop.wait(Nanos{0});
     const Nanos now = core_.loop.now();
     const Nanos late = core_.requests.expire(now);
     const Nanos due = topology_->tick(now);

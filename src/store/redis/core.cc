@@ -5,13 +5,16 @@
 #include <chrono>
 
 #include "base/utf8.h"
+#include "store/redis/breaker.h"
 
 namespace headgate::store::redis {
 namespace {
 
 using std::chrono::milliseconds;
 
+// After which a connection that has answered nothing is given up: later than the server counts as away (see Breaker).
 constexpr int kDebtDeadlines = 10;
+constexpr Nanos kLeastDebt = 2 * Breaker::kOver;
 
 }  // namespace
 
@@ -24,7 +27,7 @@ Core::Core(const Options& wanted, Observer& told, std::shared_ptr<const TlsRules
 
 Connection::Rules Core::rules(Greeting greeting) const {
   return {options.connect_timeout,
-          std::max<Nanos>(milliseconds{200}, options.deadline * kDebtDeadlines),
+          std::max<Nanos>(kLeastDebt, options.deadline * kDebtDeadlines),
           options.max_outstanding,
           options.max_reply_bytes,
           tls,

@@ -287,7 +287,7 @@ Nanos Node::tick_circuit(Nanos now) {
     if (now >= breaker_.probe_at()) probe(now);
     return breaker_.probe_at();
   }
-  const Nanos silence = core_.options.deadline * kSilentDeadlines;
+  const Nanos silence = std::max(core_.options.deadline * kSilentDeadlines, Breaker::kOver);
   Nanos due = kNotDue;
   for (const Line& line : lines_) {
     const Nanos since = line.connection->owes_since();

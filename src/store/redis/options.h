@@ -22,7 +22,7 @@ struct TlsOptions {
 struct Options {
   Url url;
   TlsOptions tls;
-  Nanos deadline = std::chrono::milliseconds{20};       // of every call
+  Nanos deadline = std::chrono::milliseconds{250};      // of every call
   Nanos connect_timeout = std::chrono::seconds{1};      // until a connection is greeted
   std::size_t max_outstanding = 65'536;                 // calls without an answer; more are refused
   unsigned connections = 1;                             // to each server

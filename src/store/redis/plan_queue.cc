@@ -10,21 +10,25 @@ namespace headgate::store::redis {
 
 void PlanQueue::ask(Plan plan) {
   bool full = false;
+  bool queued = false;
   {
     const std::lock_guard guard(mutex_);
-    if (plan.slot == kAnySlot && (in_flight_ >= kMaxInFlight || waiting() > 0)) {
+    // While pump() sends, too: or this one would overtake what was asked before it.
+    if (plan.slot == kAnySlot && (in_flight_ >= kMaxInFlight || waiting() > 0 || pumping_)) {
       full = waiting() == kMaxQueued;
       if (!full) {
         (plan.ahead ? ahead_ : queued_).push_back(std::move(plan));
-        return;
+        queued = true;
+        if (!may_send()) return;
       }
     } else {
       ++in_flight_;
     }
   }
+  if (queued) return pump();
   if (full) {
     (void)plan.done(
-        Error{ErrorCode::kIo,
+        Error{ErrorCode::kTimedOut,
               "redis: " + std::to_string(kMaxQueued) + " checks wait for it already, which is as many as may", true});
     return;
   }
@@ -55,7 +59,7 @@ void PlanQueue::pump() {
   std::unique_lock lock(mutex_);
   if (pumping_) return;
   pumping_ = true;
-  while (in_flight_ < kMaxInFlight && waiting() > 0) {
+  while (may_send()) {
     Plans next;
     Plans late;
     const Nanos oldest = take_turn(next, late);
@@ -63,7 +67,8 @@ void PlanQueue::pump() {
     lock.unlock();
     if (!next.empty()) send(std::move(next), oldest);
     for (const Plan& plan : late) {
-      (void)plan.done(Error{ErrorCode::kIo, "redis: others were asked before, until too little time was left", true});
+      (void)plan.done(
+          Error{ErrorCode::kTimedOut, "redis: others were asked before, until too little time was left", true});
     }
     lock.lock();
   }

@@ -1,6 +1,7 @@
 // Gathers plans that are asked at the same time into one call of the script, which costs Redis less than half. Nobody
 // waits for company: as long as few calls are on their way a plan goes at once and alone; what comes while more are
-// goes together with the next.
+// goes together with the next. Plans of one thread reach Redis in the order in which it asked, unless one must be asked
+// again because a cell was written by other numbers.
 //
 // Every plan is answered within the caller's deadline of when it was asked. No call on its way has more time than
 // whoever had waited longest when it left: when those have had their time, so has whoever still waits. Redis is told by
@@ -20,9 +21,10 @@ namespace headgate::store::redis {
 // Safe for concurrent use.
 class PlanQueue {
  public:
-  static constexpr std::size_t kMaxInFlight = 8;
-  static constexpr std::size_t kMaxTogether = 16;  // so that one call keeps Redis from others for a tenth of a ms
-  static constexpr std::size_t kMaxQueued = 8192;  // beyond, a plan is answered with an Error at once
+  static constexpr std::size_t kMaxInFlight = 8;    // calls on their way, until a whole call's worth waits
+  static constexpr std::size_t kMostInFlight = 64;  // and with such: a large batch needs one round trip, not ten
+  static constexpr std::size_t kMaxTogether = 16;   // so that one call keeps Redis from others for a tenth of a ms
+  static constexpr std::size_t kMaxQueued = 8192;   // beyond, a plan is answered with an Error at once
 
   // By the clock of Redis, when the deadline is over of what was asked then (by steady_now()).
   using Until = std::function<Nanos(Nanos asked)>;
@@ -47,6 +49,10 @@ class PlanQueue {
  private:
   using Plans = std::vector<Plan>;
   [[nodiscard]] std::size_t waiting() const noexcept { return ahead_.size() + queued_.size(); }  // under the mutex
+  // Under the mutex: whether something waits that need not wait for the next answer.
+  [[nodiscard]] bool may_send() const noexcept {
+    return waiting() > 0 && (in_flight_ < kMaxInFlight || (waiting() >= kMaxTogether && in_flight_ < kMostInFlight));
+  }
   // Sends what waits, as far as it may.
   void pump();
   [[nodiscard]] Nanos take_turn(Plans& next, Plans& late);  // under the mutex; when the oldest was asked

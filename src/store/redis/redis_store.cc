@@ -94,7 +94,7 @@ class RedisStore::Call {
 
   void ask() {
     if (++attempts_ > kMaxAttempts) {
-      return end({ErrorCode::kIo, "redis: a cell was changed by somebody else each time we looked", true});
+      return end({ErrorCode::kTimedOut, "redis: a cell was changed by somebody else each time we looked", true});
     }
     std::string blob;
     append_blob(blob);

@@ -11,7 +11,7 @@ namespace {
 Error too_late(const Request& request) {
   const auto patience = std::chrono::duration<double, std::milli>(request.deadline - request.asked).count();
   const std::string_view who = request.carrier != nullptr ? std::string_view(request.carrier->name()) : "";
-  return {ErrorCode::kIo, fmt::format("redis {} did not answer within {} ms", who, patience), true};
+  return {ErrorCode::kTimedOut, fmt::format("redis {} did not answer within {} ms", who, patience), true};
 }
 
 }  // namespace
@@ -87,6 +87,10 @@ void Requests::answer(Request& request, const Result<Reply>& result) {
 Nanos Requests::expire(Nanos now) {
   expire(calls_, now);
   expire(own_, now);
+  return next_due();
+}
+
+Nanos Requests::next_due() const noexcept {
   const Nanos call = calls_.empty() ? kNotDue : calls_.front().deadline;
   return own_.empty() ? call : std::min(call, own_.front().deadline);
 }

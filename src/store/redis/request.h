@@ -77,6 +77,7 @@ class Requests {
   void answer(Request& request, const Result<Reply>& result);
   // Answers what is too late; returns when the next one will be.
   Nanos expire(Nanos now);
+  [[nodiscard]] Nanos next_due() const noexcept;
 
  private:
   void expire(std::list<Request>& requests, Nanos now);

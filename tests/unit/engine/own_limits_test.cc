@@ -85,7 +85,8 @@ TEST_F(OwnLimits, ALimitThatTheAskerNamesIsChargedPeekedAndRefunded) {
   EXPECT_EQ(engine_.check_own(clock_.now(), own, 2).remaining, 1);
   EXPECT_EQ(engine_.check_own(clock_.now(), own, 1, Engine::Use::kPeek).remaining, 0);
   EXPECT_FALSE(engine_.check_own(clock_.now(), own, 2).allowed());
-  EXPECT_EQ(engine_.check_own(clock_.now(), own, 2, Engine::Use::kRefund).remaining, 3);
+  engine_.refund_own(own, 2, clock_.now());
+  EXPECT_EQ(engine_.check_own(clock_.now(), own, 0, Engine::Use::kPeek).remaining, 3);
   const Engine::OwnLimit elsewhere{.space = "other", .key = "a", .limit = limit};
   EXPECT_TRUE(engine_.check_own(clock_.now(), elsewhere, 3).allowed());
 }
@@ -102,22 +103,21 @@ TEST_F(OwnLimits, SeveralChecksAreChargedTogetherOrNotAtAll) {
   const Q nothing = std::move(Q("wide").agent("a").cost(0));
   const Q narrow = std::move(Q("narrow").agent("a"));
   const std::array<Check, 3> checks{wide.get(), narrow.get(), wide.get()};
-  {
-    std::array<CheckDecision, 3> decisions;
-    EXPECT_TRUE(engine_.check_all(clock_.now(), checks, decisions));
-    EXPECT_TRUE(decisions[0].allowed && decisions[1].allowed && decisions[2].allowed);
-    EXPECT_TRUE(decisions[0].lease.empty());
-  }
+  // For each whether it was allowed, and by whom not; then whether all were.
+  const auto ask_all = [&] {
+    std::string told;
+    engine_.check_all(clock_.now(), checks,
+                      {.each =
+                           [&](std::size_t, const CheckDecision& decision) {
+                             told += decision.allowed ? "yes " : decision.denied_by()->id + " ";
+                           },
+                       .done = [&](bool allowed) { told += allowed ? "all" : "none"; }});
+    return told;
+  };
+  EXPECT_EQ(ask_all(), "yes yes yes all");
   EXPECT_EQ(left(nothing), 14);
   EXPECT_EQ(engine_.open_leases(), 0u);
-  {
-    std::array<CheckDecision, 3> decisions;
-    EXPECT_FALSE(engine_.check_all(clock_.now(), checks, decisions));
-    EXPECT_TRUE(decisions[0].allowed);
-    EXPECT_FALSE(decisions[1].allowed);
-    EXPECT_EQ(decisions[1].denied_by()->id, "narrow");
-    EXPECT_TRUE(decisions[2].allowed);
-  }
+  EXPECT_EQ(ask_all(), "yes narrow yes none");
   EXPECT_EQ(left(nothing), 14) << "what the first was charged has been given back";
   EXPECT_EQ(engine_.open_leases(), 0u);
 }
@@ -159,7 +159,8 @@ TEST_F(OwnLimits, ARefundOfMoreThanAnAskersOwnBucketHoldsFillsItAndNoMore) {
   const Limit limit = *Limit::gcra({.max_burst = 9, .count = 10, .period = seconds{10}});
   const Engine::OwnLimit own{.space = "envoy", .key = "a", .limit = limit};
   EXPECT_EQ(engine_.check_own(clock_.now(), own, 6).remaining, 4);
-  EXPECT_EQ(engine_.check_own(clock_.now(), own, kTooMuch, Engine::Use::kRefund).remaining, 10);
+  engine_.refund_own(own, kTooMuch, clock_.now());
+  EXPECT_EQ(engine_.check_own(clock_.now(), own, 0, Engine::Use::kPeek).remaining, 10);
 }
 
 TEST_F(OwnLimits, ACheckThatWouldBeRefusedGivesNothingBack) {

@@ -16,11 +16,18 @@ TEST(RedisBreaker, OpensAfterFiveFailuresInARow) {
   Breaker breaker;
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(breaker.failed(0ms));
   breaker.answered();
-  for (int i = 0; i < 4; ++i) EXPECT_FALSE(breaker.failed(0ms));
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(breaker.failed(1s + i * 250ms));
   EXPECT_FALSE(breaker.is_open());
-  EXPECT_TRUE(breaker.failed(0ms));
+  EXPECT_TRUE(breaker.failed(2s));
   EXPECT_TRUE(breaker.is_open());
-  EXPECT_FALSE(breaker.failed(0ms)) << "it opens once";
+  EXPECT_FALSE(breaker.failed(2s)) << "it opens once";
+}
+
+TEST(RedisBreaker, ManyFailuresOfOneMomentDoNotOpenIt) {
+  Breaker breaker;
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(breaker.failed(0ms));
+  EXPECT_FALSE(breaker.failed(Breaker::kOver - 1ms));
+  EXPECT_TRUE(breaker.failed(Breaker::kOver));
 }
 
 TEST(RedisBreaker, ProbesSeldomerTheLongerItLasts) {

@@ -45,6 +45,8 @@ class Far final : public store::redis::Caller {
 
 constexpr int kGone = PlanQueue::kMaxInFlight;  // as many go at once, each alone
 
+constexpr int kFew = PlanQueue::kMaxTogether - 1;  // so many wait, since they do not fill a call
+
 class RedisQueue : public ::testing::Test {
  protected:
   void ask(int plans, Nanos asked, std::string blob = "plan", bool ahead = false) {
@@ -70,16 +72,38 @@ class RedisQueue : public ::testing::Test {
 };
 
 TEST_F(RedisQueue, WhatWaitedForACallThatFailedIsSentAllTheSame) {
-  ask(kGone + 26, steady_now());
+  ask(kGone + kFew, steady_now());
   ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
   fail_first();
   EXPECT_EQ(answered_, 1);
-  EXPECT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);  // sixteen have taken its place
+  EXPECT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);  // all that waited have taken its place
   fail_first();
   EXPECT_EQ(answered_, 2);
   while (!far_.held.empty()) fail_first();
-  EXPECT_EQ(answered_, kGone + 26);
-  EXPECT_EQ(far_.calls, kGone + 2);
+  EXPECT_EQ(answered_, kGone + kFew);
+  EXPECT_EQ(far_.calls, kGone + 1);
+}
+
+TEST_F(RedisQueue, WhatFillsACallGoesAtOnceAndInOrder) {
+  const Nanos now = steady_now();
+  std::size_t plans = 0;
+  const auto ask_one = [&] { ask(1, now, "<" + std::to_string(plans++) + ">"); };
+  while (far_.held.size() < PlanQueue::kMostInFlight) ask_one();
+  const std::size_t whole = PlanQueue::kMostInFlight - PlanQueue::kMaxInFlight;
+  EXPECT_EQ(plans, PlanQueue::kMaxInFlight + whole * PlanQueue::kMaxTogether);
+  for (int i = 0; i < 100; ++i) ask_one();
+  EXPECT_EQ(far_.held.size(), PlanQueue::kMostInFlight) << "no more are on their way";
+  std::string all;
+  while (!far_.held.empty()) {
+    all += far_.held.front().wire;
+    fail_first();
+  }
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < plans; ++i) {
+    at = all.find("<" + std::to_string(i) + ">", at);
+    ASSERT_NE(at, std::string::npos) << i;
+  }
+  EXPECT_EQ(answered_, static_cast<int>(plans));
 }
 
 TEST_F(RedisQueue, ACallHasTheTimeThatIsLeftToTheFirstOfItsPlans) {
@@ -96,40 +120,46 @@ TEST_F(RedisQueue, ACallHasTheTimeThatIsLeftToTheFirstOfItsPlans) {
 TEST_F(RedisQueue, WhatManyDependOnGoesAheadAndKeepsNobodyWaitingForLonger) {
   const Nanos now = steady_now();
   ask(kGone, now);
-  ask(40, now - 5min);
-  ask(20, now, "urgent", true);
+  ask(kFew - 5, now - 5min);
+  ask(5, now, "urgent", true);
   fail_first();
   ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
-  EXPECT_NE(far_.held.back().wire.find("urgent"), std::string::npos);
+  EXPECT_LT(far_.held.back().wire.find("urgent"), far_.held.back().wire.find("plan"));
   EXPECT_EQ(far_.held.back().asked, now - 5min);
   while (!far_.held.empty()) fail_first();
-  EXPECT_EQ(answered_, kGone + 60);
+  EXPECT_EQ(answered_, kGone + kFew);
 }
 
 TEST_F(RedisQueue, WhatHasWaitedForThreeQuartersOfItsTimeFailsByItself) {
   const Nanos now = steady_now();
   ask(kGone, now);
-  ask(100, now - 46min);
+  ask(kFew - 1, now - 46min);
   ask(1, now - 44min);
   fail_first();
   // All of them at once, and the one that has time left goes.
-  EXPECT_EQ(answered_, 1 + 100);
-  ASSERT_EQ(errors_.size(), 101U);
-  EXPECT_EQ(errors_[0], "redis: others were asked before, until too little time was left");
-  EXPECT_EQ(errors_[100], "no answer in time");
+  EXPECT_EQ(answered_, kFew);
+  ASSERT_EQ(errors_.size(), static_cast<std::size_t>(kFew));
+  EXPECT_EQ(errors_.front(), "redis: others were asked before, until too little time was left");
+  EXPECT_EQ(errors_.back(), "no answer in time");
   ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
   EXPECT_EQ(far_.held.back().asked, now - 44min);
 }
 
 TEST_F(RedisQueue, AllThatWaitFailOneAfterTheOtherWhereNobodyCanBeAsked) {
-  const std::size_t most = PlanQueue::kMaxInFlight + PlanQueue::kMaxQueued;
+  const std::size_t whole = PlanQueue::kMostInFlight - PlanQueue::kMaxInFlight;
+  const std::size_t most = PlanQueue::kMaxInFlight + whole * PlanQueue::kMaxTogether + PlanQueue::kMaxQueued;
   ask(static_cast<int>(most), steady_now());
+  EXPECT_EQ(answered_, 0);
+  ask(1, steady_now());
+  EXPECT_EQ(answered_, 1) << "no more may wait";
   far_.down = true;
   fail_first();
-  EXPECT_EQ(answered_, static_cast<int>(most) - (kGone - 1));
+  EXPECT_EQ(answered_, 1 + 1 + static_cast<int>(PlanQueue::kMaxQueued));
+  while (!far_.held.empty()) fail_first();
+  EXPECT_EQ(answered_, 1 + static_cast<int>(most));
   far_.down = false;
   ask(1, steady_now());
-  EXPECT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);  // and whoever comes next goes at once
+  EXPECT_EQ(far_.held.size(), 1U);  // and whoever comes next goes at once
 }
 
 TEST(RedisRequests, TheDeadlineCountsFromWhenACommandWasAsked) {

@@ -17,6 +17,7 @@ using redis::Options;
 using redis::State;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::SizeIs;
 using testing::StartsWith;
 
@@ -95,14 +96,17 @@ TEST(RedisTrouble, FiveLateAnswersInARowOpenTheCircuit) {
   RedisServer server;
   Witness witness;
   Options options = options_for(server.url());
-  options.deadline = 500ms;
+  options.deadline = 1s;
   const auto client = client_for(options, &witness);
   ASSERT_TRUE(client->wait_until_up(10s));
   ASSERT_TRUE(eventually([&] { return witness.clocks() > 0; }));
   server.stop();
-  std::vector<std::future<RedisAnswer>> answers;
-  for (int i = 0; i < 5; ++i) answers.push_back(begin(*client, command_of({"PING"})));
-  for (std::future<RedisAnswer>& answer : answers) EXPECT_FALSE(answer.get().ok);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_THAT(witness.downs(), IsEmpty()) << "however many of one moment, it is one";
+    std::vector<std::future<RedisAnswer>> answers;
+    for (int i = 0; i < 5; ++i) answers.push_back(begin(*client, command_of({"PING"})));
+    for (std::future<RedisAnswer>& answer : answers) EXPECT_FALSE(answer.get().ok);
+  }
   ASSERT_TRUE(eventually([&] { return !witness.downs().empty(); }));
   EXPECT_THAT(witness.downs(), ElementsAre(HasSubstr("5 calls in a row were not answered in time")));
   server.cont();
