@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "api/call.h"
 #include "api/emergency_keeper.h"
+#include "api/keeping.h"
 #include "api/limits_json.h"
 #include "api/spread_state.h"
 #include "base/utf8.h"
@@ -25,8 +25,9 @@ Json emergency_json(const control::Emergency& state) {
           {"automatic", on && state.automatic}};
 }
 
-// On disk first. False: it could not be, and that has been answered.
-bool keep(const Call& call, const control::Emergency& before, const control::Emergency& next) {
+// What is in force a moment later; before that, so that EmergencyKeeper finds it kept.
+void keep(const Call& call, const control::Emergency& before, const control::Emergency& next,
+          state::Database::Kept kept) {
   state::AuditEntry entry;
   entry.time = call.wall();
   entry.who = call.who();
@@ -34,9 +35,7 @@ bool keep(const Call& call, const control::Emergency& before, const control::Eme
   entry.before = emergency_setting(before);
   entry.after = emergency_setting(next);
   const std::array settings{state::Setting{"emergency", "state", entry.after}};
-  const Result<void> kept = call.service().database->change(settings, entry);
-  if (!kept) call.fail(kept.error());
-  return kept.has_value();
+  call.service().database->change(settings, entry, std::move(kept));
 }
 
 Json load_json(const engine::Engine::Load& load) {
@@ -58,7 +57,7 @@ void note_load(const Call& call, const engine::Engine::Load& before) {
     entry.action = now.reported ? "load.report" : "load.clear";
     entry.before = text_of(load_json(before));
     entry.after = text_of(load_json(now));
-    if (const Result<void> kept = call.service().database->change({}, entry); !kept) return call.fail(kept.error());
+    call.service().database->change({}, entry, {});
   }
   if (call.service().wake) call.service().wake();
   call.send(load_json(now));
@@ -151,9 +150,10 @@ void put_emergency(Call& call) {
   const control::Emergency before = service.engine->emergency();
   const Result<control::Emergency> next = control::turn_on(before, order, call.wall());
   if (!next) return call.fail(next.error());
-  if (!keep(call, before, *next)) return;
+  const Keeping keeping(call);
+  keep(call, before, *next, keeping.kept());
   if (const Result<void> on = service.engine->emergency_on(order); !on) return call.fail(on.error());
-  call.send(with_spread(call, emergency_json(service.engine->emergency())));
+  keeping.answer(with_spread(call, emergency_json(service.engine->emergency())));
 }
 
 void delete_emergency(Call& call) {
@@ -162,11 +162,11 @@ void delete_emergency(Call& call) {
   const control::Emergency before = service.engine->emergency();
   const control::AdaptiveSettings& settings = service.engine->rules()->rules.document().adaptive;
   const control::Emergency next = control::turn_off(before, settings, service.engine->load_state().followed);
-  if (!(next == before)) {
-    if (!keep(call, before, next)) return;
-    service.engine->emergency_off(call.who());
-  }
-  call.send(with_spread(call, emergency_json(service.engine->emergency())));
+  if (next == before) return call.send(with_spread(call, emergency_json(before)));
+  const Keeping keeping(call);
+  keep(call, before, next, keeping.kept());
+  service.engine->emergency_off(call.who());
+  keeping.answer(with_spread(call, emergency_json(service.engine->emergency())));
 }
 
 void get_load(Call& call) { call.send(load_json(call.service().engine->load_state())); }
@@ -205,19 +205,23 @@ void get_audit(Call& call) {
   query.limit = static_cast<std::size_t>(*limit);
   query.before = *before;
   query.action = net::query_value(call.request.query, "action");
-  Json entries = Json::array();
-  const std::vector<state::AuditEntry> found = call.service().database->audit(query);
-  for (const state::AuditEntry& entry : found) {
-    entries.push_back({{"id", entry.id},
-                       {"time", millis(entry.time)},
-                       {"who", entry.who},
-                       {"action", entry.action},
-                       {"target", text_or_null(entry.target)},
-                       {"before", kept_json(entry.before)},
-                       {"after", kept_json(entry.after)}});
-  }
-  const bool more = found.size() == query.limit;
-  call.send(Json{{"entries", std::move(entries)}, {"next", more ? Json(found.back().id) : Json()}});
+  const state::Database& database = *call.service().database;
+  read_in_background(call, [&database, query](Handoff& handoff) {
+    const Result<std::vector<state::AuditEntry>> found = database.audit(query);
+    if (!found) return handoff.fail(found.error());
+    Json entries = Json::array();
+    for (const state::AuditEntry& entry : *found) {
+      entries.push_back({{"id", entry.id},
+                         {"time", millis(entry.time)},
+                         {"who", entry.who},
+                         {"action", entry.action},
+                         {"target", text_or_null(entry.target)},
+                         {"before", kept_json(entry.before)},
+                         {"after", kept_json(entry.after)}});
+    }
+    const bool more = found->size() == query.limit;
+    handoff.send(Json{{"entries", std::move(entries)}, {"next", more ? Json(found->back().id) : Json()}});
+  });
 }
 
 void get_tokens(Call& call) {
@@ -248,20 +252,24 @@ void post_token(Call& call) {
     }
     request.ttl = std::chrono::milliseconds{ttl->get<std::int64_t>()};
   }
-  const Result<state::NewToken> made = call.service().database->create_token(request, call.who(), call.wall());
-  if (!made) return call.fail(made.error());
-  Json json{{"id", made->token.id}, {"secret", made->secret}};
-  json.update(token_json(made->token));
-  call.send(json, 201, "Cache-Control: no-store\r\n");
+  const auto handoff = std::make_shared<Handoff>(call);
+  call.service().database->create_token(request, call.who(), call.wall(), [handoff](const auto& made) {
+    if (!made) return handoff->fail(made.error());
+    Json json{{"id", made->token.id}, {"secret", made->secret}};
+    json.update(token_json(made->token));
+    handoff->answer({.status = 201, .body = text_of(json), .headers = "Cache-Control: no-store\r\n"});
+  });
+  handoff->give(call.reply);
 }
 
 void delete_token(Call& call) {
   const std::string id = call.id.empty() ? net::query_value(call.request.query, "id") : call.id;
   if (id.empty()) return call.fail(400, "invalid_request", "which token? Give its id in the path, or as ?id=");
-  const Result<bool> revoked = call.service().database->revoke_token(id, call.who(), call.wall());
-  if (!revoked) return call.fail(revoked.error());
-  if (!*revoked) return call.fail(404, "not_found", fmt::format("there is no token \"{}\"", id));
-  call.send(Json{{"id", id}, {"revoked", true}});
+  const Keeping keeping(call);
+  if (!call.service().database->revoke_token(id, call.who(), call.wall(), keeping.kept())) {
+    return call.fail(404, "not_found", fmt::format("there is no token \"{}\"", id));
+  }
+  keeping.answer(Json{{"id", id}, {"revoked", true}});
 }
 
 }  // namespace headgate::api

@@ -146,18 +146,22 @@ void Call::fail(int status, std::string_view code, std::string_view message, std
   send_error(request, reply, status, code, message, more);
 }
 
-void Call::fail(const Error& error) const {
+StatusAndCode answer_to(const Error& error) noexcept {
   switch (error.code) {
     case ErrorCode::kInvalidArgument:
-      if (error.transient) return fail(503, "unavailable", error.message);
-      return fail(400, "invalid_request", error.message);
-    case ErrorCode::kNotFound: return fail(404, "not_found", error.message);
-    case ErrorCode::kForbidden: return fail(403, "wrong_agent", error.message);
+      return error.transient ? StatusAndCode{503, "unavailable"} : StatusAndCode{400, "invalid_request"};
+    case ErrorCode::kNotFound: return {404, "not_found"};
+    case ErrorCode::kForbidden: return {403, "wrong_agent"};
     case ErrorCode::kCorrupt:
     case ErrorCode::kTimedOut:
     case ErrorCode::kIo: break;
   }
-  fail(503, "storage_failed", error.message);
+  return {503, "storage_failed"};
+}
+
+void Call::fail(const Error& error) const {
+  const StatusAndCode answer = answer_to(error);
+  fail(answer.status, answer.code, error.message);
 }
 
 Result<Json> json_of(std::string_view text) {

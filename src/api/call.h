@@ -90,6 +90,12 @@ void refuse(const net::HttpRequest& request, net::HttpReply& reply, const Refusa
             std::string_view headers = {});
 [[nodiscard]] bool wants_problem_json(const net::HttpRequest& request) noexcept;
 [[nodiscard]] std::string_view title_of(int status) noexcept;  // "Bad Request"
+// What an error of a lower layer is answered with.
+struct StatusAndCode {
+  int status = 0;
+  std::string_view code;
+};
+[[nodiscard]] StatusAndCode answer_to(const Error& error) noexcept;
 
 // The body as JSON: an object without a field twice, at most 32 deep. An Error says what is wrong.
 [[nodiscard]] Result<Json> json_of(std::string_view text);

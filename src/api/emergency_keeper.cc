@@ -63,10 +63,11 @@ void EmergencyKeeper::on_notice(const observe::Notice& notice) {
   entry.before = before;
   entry.after = emergency_setting(now);
   const std::array settings{state::Setting{"emergency", "state", entry.after}};
-  if (const Result<void> saved = service_->database->change(settings, entry); !saved) {
-    observe::log(observe::LogLevel::kError, "emergency throttle not kept",
+  service_->database->change(settings, entry, [](const Result<void>& saved) {
+    if (saved) return;
+    observe::log(observe::LogLevel::kError, "emergency throttle not kept yet; it is in force, and tried again",
                  {{"problem", std::string_view(saved.error().message)}});
-  }
+  });
 }
 
 void EmergencyKeeper::detach() {

@@ -22,7 +22,8 @@ constexpr std::string_view kEventHead =
     "\r\n";
 
 bool worth_an_alert(std::string_view kind) noexcept {
-  constexpr std::array<std::string_view, 5> kFamilies{"quota_", "command_", "ledger_", "store_", "clock_"};
+  constexpr std::array<std::string_view, 7> kFamilies{"quota_", "command_", "ledger_", "store_",
+                                                      "clock_", "database_", "disk_"};
   for (const std::string_view family : kFamilies) {
     if (kind.starts_with(family)) return true;
   }
@@ -156,7 +157,7 @@ void acknowledge(Call& call) {
     after.acknowledged_by = by;
     after.acknowledged_at = entry.time;
     entry.after = text_of(alert_json(after));
-    if (const Result<void> kept = call.service().database->change({}, entry); !kept) return call.fail(kept.error());
+    call.service().database->change({}, entry, {});
   }
   const std::optional<Alert> now = call.context.alerts->acknowledge(*id, by, call.wall());
   call.send(alert_json(now.value_or(*alert)));

@@ -1,7 +1,6 @@
 #include "api/factor_audit.h"
 
 #include "api/call.h"
-#include "observe/log.h"
 
 namespace headgate::api {
 
@@ -19,10 +18,7 @@ void FactorAudit::on_notice(const observe::Notice& notice) {
   entry.before = text_of(Json{{"factor", number_json(factor_)}});
   entry.after = text_of(Json{{"factor", number_json(notice.value)}, {"why", notice.text}});
   factor_ = notice.value;
-  if (const Result<void> saved = service_->database->change({}, entry); !saved) {
-    observe::log(observe::LogLevel::kError, "a change of the limits was not written to the audit log",
-                 {{"problem", std::string_view(saved.error().message)}});
-  }
+  service_->database->change({}, entry, {});
 }
 
 void FactorAudit::detach() {

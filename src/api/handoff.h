@@ -9,11 +9,12 @@
 #include <string>
 #include <utility>
 
+#include "api/background.h"
 #include "api/call.h"
 
 namespace headgate::api {
 
-class Handoff {
+class Handoff : public std::enable_shared_from_this<Handoff> {
  public:
   explicit Handoff(const Call& call) : request_id_(call.request_id), problem_json_(wants_problem_json(call.request)) {}
 
@@ -47,6 +48,11 @@ class Handoff {
     answer({.status = status, .body = text_of(body), .headers = {}, .content_type = std::move(type)});
   }
 
+  void fail(const Error& error) {
+    const StatusAndCode answer = answer_to(error);
+    fail(answer.status, answer.code, error.message);
+  }
+
   void give(net::HttpReply& reply) {
     std::optional<Answer> ready;
     {
@@ -56,6 +62,7 @@ class Handoff {
     }
     if (ready) send(reply, *ready);
   }
+  [[nodiscard]] bool problem_json() const noexcept { return problem_json_; }
   // Whether the asker has gone away.
   [[nodiscard]] bool abandoned() const {
     const std::lock_guard guard(mutex_);
@@ -80,5 +87,20 @@ class Handoff {
   std::optional<Answer> ready_;
   std::shared_ptr<net::LaterReply> later_;
 };
+
+// Runs the work on the thread for what waits for a disk; it answers by the handoff. At the bound of that thread: 503.
+template <class Work>
+void read_in_background(Call& call, Work work) {
+  const auto handoff = std::make_shared<Handoff>(call);
+  const bool taken = call.context.background->run([handoff, work = std::move(work)] {
+    try {
+      work(*handoff);
+    } catch (const std::exception& error) {
+      handoff->fail(500, "internal", error.what());
+    }
+  });
+  if (!taken) handoff->fail(503, "busy", "too many wait for the disk already; ask again in a moment");
+  handoff->give(call.reply);
+}
 
 }  // namespace headgate::api

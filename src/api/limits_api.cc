@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "api/call.h"
+#include "api/keeping.h"
 #include "api/limits_json.h"
 #include "api/spread_state.h"
 #include "base/utf8.h"
@@ -83,11 +83,11 @@ Json defaults_json(const policy::Document& document) {
   return tier_json(all);
 }
 
-void answer_defaults(Call& call, const Policies::Changed& changed) {
+void answer_defaults(Call& call, const Keeping& keeping, const Policies::Changed& changed) {
   if (changed.error) return call.fail(*changed.error);
   if (!changed.ok()) return call.fail(400, "invalid_policies", changed.text());
   const Policies::View view = call.context.policies.view();
-  call.send(Json{{"defaults", defaults_json(view.document)}, {"in_force", view.document.tier_limits_apply()}});
+  keeping.answer(Json{{"defaults", defaults_json(view.document)}, {"in_force", view.document.tier_limits_apply()}});
 }
 
 // The exempt agents that were set by API.
@@ -97,7 +97,7 @@ std::vector<std::string> listed(const Service& service) {
   return agents;
 }
 
-void answer_whitelist(const Call& call) { call.send(with_spread(call, {{"agents", call.service().engine->exempt()}})); }
+Json whitelist_json(const Call& call) { return with_spread(call, {{"agents", call.service().engine->exempt()}}); }
 
 }  // namespace
 
@@ -146,10 +146,14 @@ void put_defaults(Call& call) {
   if (!tiers) return;
   TierLimits limits;
   for (std::size_t t = 0; t < limits.size(); ++t) limits[t] = *(*tiers)[t];
-  answer_defaults(call, call.context.policies.set_tiers(limits, call.who()));
+  const Keeping keeping(call);
+  answer_defaults(call, keeping, call.context.policies.set_tiers(limits, call.who(), keeping.kept()));
 }
 
-void delete_defaults(Call& call) { answer_defaults(call, call.context.policies.set_tiers(std::nullopt, call.who())); }
+void delete_defaults(Call& call) {
+  const Keeping keeping(call);
+  answer_defaults(call, keeping, call.context.policies.set_tiers(std::nullopt, call.who(), keeping.kept()));
+}
 
 void put_override(Call& call) {
   if (!is_name(call, "agent", call.id)) return;
@@ -162,12 +166,13 @@ void put_override(Call& call) {
   if (const engine::Override* old = find_override(all, call.id)) entry.before = text_of(tier_json(old->tiers));
   entry.after = text_of(tier_json(*tiers));
   const std::array settings{state::Setting{"override", call.id, entry.after}};
-  if (const Result<void> kept = service.database->change(settings, entry); !kept) return call.fail(kept.error());
+  const Keeping keeping(call);
+  service.database->change(settings, entry, keeping.kept());
   engine::Override override;
   override.agent = call.id;
   override.tiers = *tiers;
   if (const Result<void> set = service.engine->set_override(override); !set) return call.fail(set.error());
-  call.send(with_spread(call, {{"agent", call.id}, {"override", tier_json(*tiers)}}));
+  keeping.answer(with_spread(call, {{"agent", call.id}, {"override", tier_json(*tiers)}}));
 }
 
 void delete_override(Call& call) {
@@ -180,9 +185,10 @@ void delete_override(Call& call) {
   state::AuditEntry entry = entry_of(call, "override.clear", call.id);
   entry.before = text_of(tier_json(old->tiers));
   const std::array settings{state::Setting{"override", call.id, std::nullopt}};
-  if (const Result<void> kept = service.database->change(settings, entry); !kept) return call.fail(kept.error());
+  const Keeping keeping(call);
+  service.database->change(settings, entry, keeping.kept());
   (void)service.engine->clear_override(call.id);
-  call.send(with_spread(call, {{"agent", call.id}, {"override", nullptr}}));
+  keeping.answer(with_spread(call, {{"agent", call.id}, {"override", nullptr}}));
 }
 
 void get_whitelist(Call& call) { call.send(Json{{"agents", call.service().engine->exempt()}}); }
@@ -210,9 +216,10 @@ void put_whitelist(Call& call) {
   state::AuditEntry entry = entry_of(call, "whitelist.replace", "");
   entry.before = text_of(Json(old));
   entry.after = text_of(Json(names));
-  if (const Result<void> kept = service.database->change(settings, entry); !kept) return call.fail(kept.error());
+  const Keeping keeping(call);
+  service.database->change(settings, entry, keeping.kept());
   service.engine->set_exempt(names);
-  answer_whitelist(call);
+  keeping.answer(whitelist_json(call));
 }
 
 void post_whitelist(Call& call) {
@@ -230,9 +237,10 @@ void post_whitelist(Call& call) {
   state::AuditEntry entry = entry_of(call, "whitelist.add", name);
   entry.after = text_of(Json{{"agent", name}});
   const std::array settings{state::Setting{"exempt", name, "true"}};
-  if (const Result<void> kept = service.database->change(settings, entry); !kept) return call.fail(kept.error());
+  const Keeping keeping(call);
+  service.database->change(settings, entry, keeping.kept());
   service.engine->add_exempt(name);
-  answer_whitelist(call);
+  keeping.answer(whitelist_json(call));
 }
 
 void delete_whitelist(Call& call) {
@@ -251,9 +259,10 @@ void delete_whitelist(Call& call) {
   state::AuditEntry entry = entry_of(call, "whitelist.remove", call.id);
   entry.before = text_of(Json{{"agent", call.id}});
   const std::array settings{state::Setting{"exempt", call.id, std::nullopt}};
-  if (const Result<void> kept = service.database->change(settings, entry); !kept) return call.fail(kept.error());
+  const Keeping keeping(call);
+  service.database->change(settings, entry, keeping.kept());
   (void)service.engine->remove_exempt(call.id);
-  answer_whitelist(call);
+  keeping.answer(whitelist_json(call));
 }
 
 }  // namespace headgate::api

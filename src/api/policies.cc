@@ -180,78 +180,62 @@ std::string Policies::Changed::text() const {
 
 Policies::Policies(Service& service, std::vector<std::string> paths) : service_(service), paths_(std::move(paths)) {}
 
-Policies::Changed Policies::apply_locked(Layers next, const Change& change) {
+Policies::Changed Policies::refused(Changed changed) {
+  const std::lock_guard guard(mutex_);
+  ++reloads_.refused;
+  return changed;
+}
+
+Policies::Changed Policies::apply_locked(Layers next, const Change& change, const Kept& kept) {
   policy::ReadResult result = read(next);
   if (!result.ok()) {
-    ++reloads_.refused;
     Changed changed;
     changed.problems = std::move(result.problems);
-    return changed;
+    return refused(std::move(changed));
   }
-  if (std::optional<Error> error = too_many_units(result.document)) {
-    ++reloads_.refused;
-    return failed(*std::move(error));
+  if (std::optional<Error> error = too_many_units(result.document)) return refused(failed(*std::move(error)));
+  if (const Result<void> loaded = service_.engine->load(result.document); !loaded) {
+    return refused(failed(loaded.error()));
   }
-  const Nanos wall = service_.clock->wall(service_.clock->now());
   std::string text = layers_json(next, true);
-  std::int64_t version = 0;
-  const std::vector<state::PolicyVersion> latest = service_.database->versions(1);
+  std::int64_t version = version_;
   // A restart, or a reload that found nothing new, makes no version.
-  if (change.source == "files" && !latest.empty()) {
-    const auto last = service_.database->version(latest.front().id);
-    if (last && last->text == text) version = last->id;
-  }
-  const bool fresh = version == 0;
-  if (fresh) {
+  if (change.source == "files" && version_ != 0 && text == text_) {
+    if (kept) kept({});
+  } else {
     state::PolicyVersion made;
-    made.time = wall;
+    made.time = service_.clock->wall(service_.clock->now());
     made.who = change.who;
     made.source = change.source;
     made.note = change.note;
-    made.text = std::move(text);
+    made.text = text;
     state::AuditEntry entry;
-    entry.time = wall;
+    entry.time = made.time;
     entry.who = change.who;
     entry.action = change.action;
     entry.target = change.target;
-    // Versions are counted up, by nobody else, and the newest is never dropped.
-    const std::int64_t next_version = latest.empty() ? 1 : latest.front().id + 1;
+    // Versions are counted up, by nobody else, and the newest is in force.
     if (version_ != 0) entry.before = audited(version_, Json::object(), change.before);
-    entry.after = audited(next_version, differences(document_, result.document), change.after);
-    const std::vector<state::Setting> settings = settings_locked(next);
-    const Result<std::int64_t> added = service_.database->add_version(made, settings, entry);
-    if (!added) return failed(added.error());
-    version = *added;
+    entry.after = audited(version_ + 1, differences(document_, result.document), change.after);
+    version = service_.database->add_version(made, settings_of(next), entry, kept);
   }
-  if (const Result<void> loaded = service_.engine->load(result.document); !loaded) {
-    ++reloads_.refused;
-    if (fresh) {
-      // What is on disk must be what is in force: the version stays as one that was tried.
-      state::AuditEntry entry;
-      entry.time = wall;
-      entry.who = change.who;
-      entry.action = "policies.undo";
-      entry.target = std::to_string(version);
-      entry.after = text_of(Json{{"error", loaded.error().message}});
-      (void)service_.database->change(settings_locked(layers_), entry);
-    }
-    return failed(loaded.error());
-  }
+  const std::lock_guard guard(mutex_);
   ++reloads_.done;
   layers_ = std::move(next);
   document_ = std::move(result.document);
   version_ = version;
+  text_ = std::move(text);
   Changed changed;
   changed.version = version;
   return changed;
 }
 
-std::vector<state::Setting> Policies::settings_locked(const Layers& next) const {
+std::vector<state::Setting> Policies::settings_of(const Layers& layers) {
   state::Setting setting;
   setting.section = kSection;
   setting.key = kPolicyKey;
-  const bool nothing = next.from_files && next.policies.empty() && next.deleted.empty() && !next.tiers;
-  if (!nothing) setting.value = layers_json(next, false);
+  const bool nothing = layers.from_files && layers.policies.empty() && layers.deleted.empty() && !layers.tiers;
+  if (!nothing) setting.value = layers_json(layers, false);
   return {std::move(setting)};
 }
 
@@ -275,35 +259,40 @@ Policies::Changed Policies::with_files_locked(const std::optional<std::string>& 
 }
 
 Policies::Changed Policies::start() {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(changing_);
   std::optional<std::string> kept;
   for (const state::Setting& setting : service_.database->settings(kSection)) {
     if (setting.key == kPolicyKey) kept = setting.value;
   }
   // What was in force before the stop, so that the audit log can say what differs.
-  for (const state::PolicyVersion& latest : service_.database->versions(1)) {
-    const std::optional<state::PolicyVersion> last = service_.database->version(latest.id);
-    if (!last) continue;
-    version_ = last->id;
-    if (const Result<Layers> layers = layers_of(last->text)) document_ = read(*layers).document;
+  const Result<std::vector<state::PolicyVersion>> latest = service_.database->versions(1);
+  if (!latest) return failed(latest.error());
+  if (!latest->empty()) {
+    const Result<std::optional<state::PolicyVersion>> last = service_.database->version(latest->front().id);
+    if (!last) return failed(last.error());
+    if (*last) {
+      const std::lock_guard looking(mutex_);
+      version_ = (*last)->id;
+      text_ = (*last)->text;
+      if (const Result<Layers> layers = layers_of(text_)) document_ = read(*layers).document;
+    }
   }
   return with_files_locked(kept, {"files", "policies.start", "", "", "", "files", "on start"});
 }
 
 Policies::Changed Policies::adopt(const std::optional<std::string>& layers, const std::string& who) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(changing_);
   return with_files_locked(layers,
                            {who, "policies.adopt", "", "", layers.value_or(""), "node", "as another node has it"});
 }
 
 Policies::Changed Policies::reload(const std::string& who) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(changing_);
   policy::Gathered gathered = policy::gather(paths_);
   if (!gathered.problems.empty()) {
-    ++reloads_.refused;
     Changed changed;
     changed.problems = std::move(gathered.problems);
-    return changed;
+    return refused(std::move(changed));
   }
   Layers next = layers_;
   if (!next.from_files) {
@@ -312,6 +301,7 @@ Policies::Changed Policies::reload(const std::string& who) {
     Changed changed;
     changed.version = version_;
     changed.problems = std::move(files.problems);
+    const std::lock_guard counting(mutex_);
     ++(changed.ok() ? reloads_.done : reloads_.refused);
     return changed;
   }
@@ -319,18 +309,19 @@ Policies::Changed Policies::reload(const std::string& who) {
   return apply_locked(std::move(next), {who, "policies.reload", "", "", "", "files", "files were read again"});
 }
 
-Policies::Changed Policies::replace(const std::string& text, const std::string& who) {
-  const std::lock_guard guard(mutex_);
+Policies::Changed Policies::replace(const std::string& text, const std::string& who, const Kept& kept) {
+  const std::lock_guard guard(changing_);
   Layers next;
   next.from_files = false;
   next.texts.push_back({.file = "document", .text = text});
   next.tiers = layers_.tiers;
   const std::string before = text_of(Json{{"policies", document_.policies.size()}});
   const std::string after = text_of(Json{{"text", text}});
-  return apply_locked(std::move(next), {who, "policies.replace", "", before, after, "api", "all replaced"});
+  return apply_locked(std::move(next), {who, "policies.replace", "", before, after, "api", "all replaced"}, kept);
 }
 
-Policies::Changed Policies::put(const std::string& id, const std::string& text, const std::string& who) {
+Policies::Changed Policies::put(const std::string& id, const std::string& text, const std::string& who,
+                                const Kept& kept) {
   policy::Tree tree = policy::parse(text);
   if (!tree.flaws.empty()) {
     Changed changed;
@@ -357,18 +348,18 @@ Policies::Changed Policies::put(const std::string& id, const std::string& text, 
     return failed({ErrorCode::kInvalidArgument,
                    fmt::format("the body must be one policy whose id is \"{}\", as in the path, got {}", id, came)});
   }
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(changing_);
   Layers next = layers_;
   const policy::Policy* old = find(document_, id);
   const std::string before = old == nullptr ? std::string() : text_of(written(layers_, *old));
   const std::string after = text_of(Json{{"text", whole}});
   next.policies[id] = std::move(whole);
   next.deleted.erase(id);
-  return apply_locked(std::move(next), {who, "policies.put", id, before, after, "api", "put " + id});
+  return apply_locked(std::move(next), {who, "policies.put", id, before, after, "api", "put " + id}, kept);
 }
 
-Policies::Changed Policies::remove(const std::string& id, const std::string& who) {
-  const std::lock_guard guard(mutex_);
+Policies::Changed Policies::remove(const std::string& id, const std::string& who, const Kept& kept) {
+  const std::lock_guard guard(changing_);
   const policy::Policy* old = find(document_, id);
   if (old == nullptr) {
     return failed({ErrorCode::kNotFound, fmt::format("there is no policy \"{}\" that could be deleted", id)});
@@ -377,11 +368,11 @@ Policies::Changed Policies::remove(const std::string& id, const std::string& who
   const std::string before = text_of(written(layers_, *old));
   next.policies.erase(id);
   next.deleted.insert(id);
-  return apply_locked(std::move(next), {who, "policies.delete", id, before, "", "api", "deleted " + id});
+  return apply_locked(std::move(next), {who, "policies.delete", id, before, "", "api", "deleted " + id}, kept);
 }
 
-Policies::Changed Policies::revert(const std::string& who) {
-  const std::lock_guard guard(mutex_);
+Policies::Changed Policies::revert(const std::string& who, const Kept& kept) {
+  const std::lock_guard guard(changing_);
   policy::Gathered gathered = policy::gather(paths_);
   if (!gathered.problems.empty()) {
     Changed changed;
@@ -392,11 +383,12 @@ Policies::Changed Policies::revert(const std::string& who) {
   next.texts = std::move(gathered.texts);
   next.tiers = layers_.tiers;
   const std::string before = text_of(Json{{"policies", document_.policies.size()}});
-  return apply_locked(std::move(next), {who, "policies.revert", "", before, "", "api", "back to the files"});
+  return apply_locked(std::move(next), {who, "policies.revert", "", before, "", "api", "back to the files"}, kept);
 }
 
-Policies::Changed Policies::set_tiers(const std::optional<TierLimits>& limits, const std::string& who) {
-  const std::lock_guard guard(mutex_);
+Policies::Changed Policies::set_tiers(const std::optional<TierLimits>& limits, const std::string& who,
+                                      const Kept& kept) {
+  const std::lock_guard guard(changing_);
   Layers next = layers_;
   next.tiers = limits;
   const auto shown_json = [](const std::optional<TierLimits>& tiers) {
@@ -404,20 +396,23 @@ Policies::Changed Policies::set_tiers(const std::optional<TierLimits>& limits, c
   };
   const std::string before = shown_json(document_.tiers.limits);
   return apply_locked(std::move(next),
-                      {who, "defaults.set", "", before, shown_json(limits), "api", "tier defaults changed"});
+                      {who, "defaults.set", "", before, shown_json(limits), "api", "tier defaults changed"}, kept);
 }
 
-Policies::Changed Policies::rollback(std::int64_t version, const std::string& who) {
-  const std::lock_guard guard(mutex_);
-  const std::optional<state::PolicyVersion> old = service_.database->version(version);
-  if (!old) return failed({ErrorCode::kNotFound, fmt::format("there is no version {}", version)});
-  Result<Layers> layers = layers_of(old->text);
+Policies::Changed Policies::rollback(std::int64_t version, const std::string& who, const Kept& kept) {
+  const std::lock_guard guard(changing_);
+  const Result<std::optional<state::PolicyVersion>> old = service_.database->version(version);
+  if (!old) return failed(old.error());
+  if (!*old) return failed({ErrorCode::kNotFound, fmt::format("there is no version {}", version)});
+  Result<Layers> layers = layers_of((*old)->text);
   if (!layers) return failed(layers.error());
   // The files may read differently by now: what they said then is what is asked for, unless they say it still.
   if (layers->from_files && layers->texts != policy::gather(paths_).texts) layers->from_files = false;
   const std::string after = text_of(Json{{"restored", version}});
-  return apply_locked(*std::move(layers), {who, "policies.rollback", std::to_string(version), "", after, "rollback",
-                                           fmt::format("back to version {}", version)});
+  return apply_locked(*std::move(layers),
+                      {who, "policies.rollback", std::to_string(version), "", after, "rollback",
+                       fmt::format("back to version {}", version)},
+                      kept);
 }
 
 policy::ReadResult Policies::validate(const std::string& text) {

@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "api/aside.h"
-#include "api/call.h"
+#include "api/keeping.h"
 #include "api/simulation_runner.h"
 #include "engine/check_json.h"
 #include "engine/owned_check.h"
@@ -26,21 +26,28 @@ Json problems_json(const std::vector<policy::Problem>& problems) {
   return list;
 }
 
-void refuse_document(const Call& call, const std::vector<policy::Problem>& problems) {
+Handoff::Answer refusal_of(const std::vector<policy::Problem>& problems, bool problem_json) {
   std::string message = problems.front().text();
   if (problems.size() > 1) message += fmt::format(" (and {} more)", problems.size() - 1);
-  Json body = wants_problem_json(call.request) ? Json{{"type", "about:blank"},
-                                                      {"title", title_of(400)},
-                                                      {"status", 400},
-                                                      {"detail", message},
-                                                      {"error", "invalid_policies"}}
-                                               : Json{{"error", "invalid_policies"}, {"message", message}};
+  Json body = problem_json ? Json{{"type", "about:blank"},
+                                  {"title", title_of(400)},
+                                  {"status", 400},
+                                  {"detail", message},
+                                  {"error", "invalid_policies"}}
+                           : Json{{"error", "invalid_policies"}, {"message", message}};
   body["problems"] = problems_json(problems);
-  const std::string text = text_of(body);
+  return {.status = 400,
+          .body = text_of(body),
+          .headers = {},
+          .content_type = problem_json ? "application/problem+json" : "application/json"};
+}
+
+void refuse_document(const Call& call, const std::vector<policy::Problem>& problems) {
+  const Handoff::Answer refusal = refusal_of(problems, wants_problem_json(call.request));
   net::HttpAnswer answer;
-  answer.status = 400;
-  if (wants_problem_json(call.request)) answer.content_type = "application/problem+json";
-  answer.body = text;
+  answer.status = refusal.status;
+  answer.content_type = refusal.content_type;
+  answer.body = refusal.body;
   call.send(answer);
 }
 
@@ -158,29 +165,35 @@ void get_policies(Call& call) {
 }
 
 void put_policies(Call& call) {
-  const Policies::Changed changed = call.context.policies.replace(document_of(call.request), call.who());
+  const Keeping keeping(call);
+  const Policies::Changed changed =
+      call.context.policies.replace(document_of(call.request), call.who(), keeping.kept());
   if (in_force(call, changed)) {
-    call.send(Json{{"version", changed.version}, {"policies", call.service().engine->rules()->policies.size()}});
+    keeping.answer(Json{{"version", changed.version}, {"policies", call.service().engine->rules()->policies.size()}});
   }
 }
 
 void delete_policies(Call& call) {
-  const Policies::Changed changed = call.context.policies.revert(call.who());
+  const Keeping keeping(call);
+  const Policies::Changed changed = call.context.policies.revert(call.who(), keeping.kept());
   if (in_force(call, changed)) {
-    call.send(Json{{"version", changed.version}, {"policies", call.service().engine->rules()->policies.size()}});
+    keeping.answer(Json{{"version", changed.version}, {"policies", call.service().engine->rules()->policies.size()}});
   }
 }
 
 void put_policy(Call& call) {
   if (!is_name(call, "id", call.id)) return;
-  const Policies::Changed changed = call.context.policies.put(call.id, document_of(call.request), call.who());
-  if (in_force(call, changed)) call.send(Json{{"version", changed.version}, {"id", call.id}});
+  const Keeping keeping(call);
+  const Policies::Changed changed =
+      call.context.policies.put(call.id, document_of(call.request), call.who(), keeping.kept());
+  if (in_force(call, changed)) keeping.answer(Json{{"version", changed.version}, {"id", call.id}});
 }
 
 void delete_policy(Call& call) {
   if (!is_name(call, "id", call.id)) return;
-  const Policies::Changed changed = call.context.policies.remove(call.id, call.who());
-  if (in_force(call, changed)) call.send(Json{{"version", changed.version}, {"id", call.id}});
+  const Keeping keeping(call);
+  const Policies::Changed changed = call.context.policies.remove(call.id, call.who(), keeping.kept());
+  if (in_force(call, changed)) keeping.answer(Json{{"version", changed.version}, {"id", call.id}});
 }
 
 void post_validate(Call& call) {
@@ -245,23 +258,31 @@ void post_explain(Call& call) {
 void get_versions(Call& call) {
   const auto limit = query_number(call, "limit", kMostVersions, {1, kMostVersions});
   if (!limit) return;
-  Json versions = Json::array();
-  for (const state::PolicyVersion& version : call.service().database->versions(static_cast<std::size_t>(*limit))) {
-    versions.push_back(version_json(version));
-  }
-  call.send(Json{{"versions", std::move(versions)}});
+  const state::Database& database = *call.service().database;
+  read_in_background(call, [&database, limit = static_cast<std::size_t>(*limit)](Handoff& handoff) {
+    const Result<std::vector<state::PolicyVersion>> found = database.versions(limit);
+    if (!found) return handoff.fail(found.error());
+    Json versions = Json::array();
+    for (const state::PolicyVersion& version : *found) versions.push_back(version_json(version));
+    handoff.send(Json{{"versions", std::move(versions)}});
+  });
 }
 
 void get_version(Call& call) {
   std::int64_t id = 0;
   const char* end = call.id.data() + call.id.size();
   const auto read = std::from_chars(call.id.data(), end, id);
-  const bool whole = read.ec == std::errc{} && read.ptr == end;
-  const auto version = whole ? call.service().database->version(id) : std::nullopt;
-  if (!version) return call.fail(404, "not_found", fmt::format("there is no version \"{}\"", call.id));
-  Json json = version_json(*version);
-  json["text"] = version->text;
-  call.send(json);
+  const std::string missing = fmt::format("there is no version \"{}\"", call.id);
+  if (read.ec != std::errc{} || read.ptr != end) return call.fail(404, "not_found", missing);
+  const state::Database& database = *call.service().database;
+  read_in_background(call, [&database, id, missing](Handoff& handoff) {
+    const Result<std::optional<state::PolicyVersion>> version = database.version(id);
+    if (!version) return handoff.fail(version.error());
+    if (!*version) return handoff.fail(404, "not_found", missing);
+    Json json = version_json(**version);
+    json["text"] = (*version)->text;
+    handoff.send(json);
+  });
 }
 
 void post_rollback(Call& call) {
@@ -271,8 +292,15 @@ void post_rollback(Call& call) {
   if (version == body->end() || !version->is_number_integer()) {
     return call.fail(400, "invalid_request", "version must be the whole number of an earlier version");
   }
-  const Policies::Changed changed = call.context.policies.rollback(version->get<std::int64_t>(), call.who());
-  if (in_force(call, changed)) call.send(Json{{"version", changed.version}, {"restored", *version}});
+  // The version is read from disk.
+  Policies& policies = call.context.policies;
+  read_in_background(call, [&policies, id = version->get<std::int64_t>(), who = call.who()](Handoff& handoff) {
+    const Keeping keeping(handoff);
+    const Policies::Changed changed = policies.rollback(id, who, keeping.kept());
+    if (changed.error) return handoff.fail(*changed.error);
+    if (!changed.ok()) return handoff.answer(refusal_of(changed.problems, handoff.problem_json()));
+    keeping.answer(Json{{"version", changed.version}, {"restored", id}});
+  });
 }
 
 }  // namespace headgate::api

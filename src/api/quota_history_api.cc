@@ -5,7 +5,6 @@
 #include <charconv>
 #include <map>
 
-#include "api/background.h"
 #include "api/handoff.h"
 #include "api/quota_calls.h"
 #include "base/rfc3339.h"
@@ -59,17 +58,10 @@ std::optional<Ledger::Position> position_of(std::string_view cursor) {
 
 // Runs the work on the thread for such, with everything in the ledger that was answered before.
 void in_background(Call& call, Quotas& quotas, std::function<void(Handoff&)> work) {
-  auto handoff = std::make_shared<Handoff>(call);
-  const bool taken = call.context.background->run([handoff, &quotas, work = std::move(work)] {
-    try {
-      (void)quotas.ledger().flush();  // if it fails, what is there is told
-      work(*handoff);
-    } catch (const std::exception& error) {
-      handoff->fail(500, "internal", error.what());
-    }
+  read_in_background(call, [&quotas, work = std::move(work)](Handoff& handoff) {
+    (void)quotas.ledger().flush();  // if it fails, what is there is told
+    work(handoff);
   });
-  if (!taken) handoff->fail(503, "busy", "too many are looking at the ledger already; ask again in a moment");
-  handoff->give(call.reply);
 }
 
 void fail_read(Handoff& handoff, const Error& error) {

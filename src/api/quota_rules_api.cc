@@ -1,6 +1,7 @@
 // /api/quotas/user, /users, /commands, /plans: what plans allow, and what single users are granted instead.
 #include <fmt/format.h>
 
+#include "api/keeping.h"
 #include "api/quota_calls.h"
 #include "base/utf8.h"
 
@@ -10,19 +11,18 @@ namespace {
 constexpr std::string_view kRules = "quota_rule";
 constexpr std::string_view kPlans = "quota_plan";
 
-// What the book has taken goes to disk; false: it could not, and was answered: the caller takes it back.
-bool keep(const Call& call, std::string_view section, std::optional<std::string> value, state::AuditEntry entry) {
+// What is in force goes to disk.
+void keep(const Call& call, std::string_view section, std::optional<std::string> value, state::AuditEntry entry,
+          state::Database::Kept kept) {
   entry.after = value.value_or(std::string());
   const std::array settings{state::Setting{std::string(section), call.id, std::move(value)}};
-  const Result<void> kept = call.service().database->change(settings, entry);
-  if (!kept) call.fail(kept.error());
-  return kept.has_value();
+  call.service().database->change(settings, entry, std::move(kept));
 }
 
 Json rule_json(const std::optional<quota::UserRule>& rule) { return rule ? Json::parse(to_json(*rule)) : Json(); }
 
-void answer_rule(const Call& call, Quotas& quotas) {
-  call.send(Json{{"user", call.id}, {"rule", rule_json(quotas.book().rule(call.id))}});
+Json answer_of(const Call& call, Quotas& quotas) {
+  return {{"user", call.id}, {"rule", rule_json(quotas.book().rule(call.id))}};
 }
 
 }  // namespace
@@ -42,11 +42,9 @@ void put_quota_user(Call& call) {
   std::optional<std::string> value;
   if (!rule->empty()) value = to_json(*rule);
   if (const Result<void> set = quotas->book().set_rule(call.id, *std::move(rule)); !set) return call.fail(set.error());
-  if (!keep(call, kRules, std::move(value), std::move(entry))) {
-    (void)quotas->book().set_rule(call.id, before.value_or(quota::UserRule{}));
-    return;
-  }
-  answer_rule(call, *quotas);
+  const Keeping keeping(call);
+  keep(call, kRules, std::move(value), std::move(entry), keeping.kept());
+  keeping.answer(answer_of(call, *quotas));
 }
 
 void delete_quota_user(Call& call) {
@@ -57,9 +55,10 @@ void delete_quota_user(Call& call) {
   if (!before) return call.fail(404, "not_found", fmt::format("user \"{}\" has no rule of its own", call.id));
   state::AuditEntry entry = entry_of(call, "quota_rule.clear", call.id);
   entry.before = to_json(*before);
-  if (!keep(call, kRules, std::nullopt, std::move(entry))) return;
   (void)quotas->book().set_rule(call.id, {});
-  answer_rule(call, *quotas);
+  const Keeping keeping(call);
+  keep(call, kRules, std::nullopt, std::move(entry), keeping.kept());
+  keeping.answer(answer_of(call, *quotas));
 }
 
 void get_quota_users(Call& call) {
@@ -101,11 +100,9 @@ void put_quota_plan(Call& call) {
   if (before) entry.before = to_json(*before);
   const std::string text = to_json(*plan);
   if (const Result<void> set = quotas->book().set_plan(call.id, *std::move(plan)); !set) return call.fail(set.error());
-  if (!keep(call, kPlans, text, std::move(entry))) {
-    (void)(before ? quotas->book().set_plan(call.id, *before) : quotas->book().clear_plan(call.id));
-    return;
-  }
-  call.send(Json{{"plan", call.id}, {"rules", Json::parse(text)}});
+  const Keeping keeping(call);
+  keep(call, kPlans, text, std::move(entry), keeping.kept());
+  keeping.answer(Json{{"plan", call.id}, {"rules", Json::parse(text)}});
 }
 
 void delete_quota_plan(Call& call) {
@@ -121,12 +118,10 @@ void delete_quota_plan(Call& call) {
   }
   state::AuditEntry entry = entry_of(call, "quota_plan.clear", call.id);
   entry.before = to_json(*before);
-  if (!keep(call, kPlans, std::nullopt, std::move(entry))) {
-    (void)quotas->book().set_plan(call.id, *before);
-    return;
-  }
+  const Keeping keeping(call);
+  keep(call, kPlans, std::nullopt, std::move(entry), keeping.kept());
   const std::optional<quota::Plan> now = quotas->book().plan(call.id);
-  call.send(Json{{"plan", call.id}, {"rules", now ? Json::parse(to_json(*now)) : Json()}});
+  keeping.answer(Json{{"plan", call.id}, {"rules", now ? Json::parse(to_json(*now)) : Json()}});
 }
 
 Result<void> apply_quota_setting(Quotas& quotas, const state::Setting& setting) {

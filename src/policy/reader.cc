@@ -42,6 +42,7 @@ class Assembler {
       const bool alone = bytes_ == 0;
       problem(source.file, (alone ? "must be at most " : "must be, with the files before it, at most ") +
                                mebibytes(kMaxDocumentBytes) + ", is " + mebibytes(bytes_ + text.size()));
+      source.refused = true;
       return;
     }
     bytes_ += text.size();
@@ -73,6 +74,7 @@ class Assembler {
     std::string file;
     Tree tree;
     bool replaces = false;
+    bool refused = false;  // unread, for its size
   };
   struct Given {
     Place place;
@@ -162,15 +164,25 @@ class Assembler {
     }
   }
 
-  void refuse_duplicates() {
-    for (const Source& source : sources_) {
-      const Scope scope(report_, source.file);
-      for (const Node* root : source.tree.roots) {
-        if (!root->is_mapping() && !root->is_null()) {
-          scope.problem(*root, "the document must be a mapping, got " + shown(*root));
-        }
-      }
+  // A file without any key is one that was cut off or emptied by mistake: taken for a document, it would put every
+  // policy out of force.
+  void check_roots(const Source& source) {
+    const Scope scope(report_, source.file);
+    bool keys = false;
+    bool others = !source.tree.flaws.empty() || source.refused;
+    for (const Node* root : source.tree.roots) {
+      keys = keys || (root->is_mapping() && !root->entries.empty());
+      if (root->is_mapping() || root->is_null()) continue;
+      others = true;
+      scope.problem(*root, "the document must be a mapping, got " + shown(*root));
     }
+    if (keys || others) return;
+    report_.problem({source.file, 1, 1},
+                    "the document has no keys; write policies: [] if there are to be no policies of its own");
+  }
+
+  void refuse_duplicates() {
+    for (const Source& source : sources_) check_roots(source);
     if (document_.policies.size() > kMaxPolicies) {
       report_.problem({}, "policies must be at most " + std::to_string(kMaxPolicies) + " in all, got " +
                               std::to_string(document_.policies.size()));
@@ -225,6 +237,8 @@ void add_directory(Gathered& gathered, const std::string& path) {
   std::error_code error;
   fs::directory_iterator entries(path, error);
   for (const fs::directory_iterator end; !error && entries != end; entries.increment(error)) {
+    // Hidden files are an editor's: .#a.yaml is its lock, .a.yaml.swp its copy.
+    if (entries->path().filename().string().starts_with('.')) continue;
     const std::string extension = entries->path().extension().string();
     if (extension == ".yaml" || extension == ".yml" || extension == ".json") files.push_back(entries->path().string());
   }
@@ -232,11 +246,14 @@ void add_directory(Gathered& gathered, const std::string& path) {
     problem(gathered, path, "cannot be read: " + error.message());
     return;
   }
-  if (files.empty()) problem(gathered, path, "must have at least one *.yaml, *.yml or *.json file, has none");
   std::sort(files.begin(), files.end());
+  std::erase_if(files, [](const std::string& file) {
+    std::error_code ignored;
+    return fs::is_directory(file, ignored);
+  });
+  if (files.empty()) problem(gathered, path, "must have at least one *.yaml, *.yml or *.json file, has none");
   for (const std::string& file : files) {
     std::error_code ignored;
-    if (fs::is_directory(file, ignored)) continue;
     if (fs::is_regular_file(file, ignored)) {
       add_file(gathered, file);
     } else {

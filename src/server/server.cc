@@ -88,6 +88,7 @@ class Running final : public Server {
   ~Running() override {
     stop();
     leave_others();
+    if (database_ != nullptr) database_->on_trouble({});
     // Those who listen look at the engine and the database, which go before the notices do.
     if (notices_ != nullptr) notices_->flush();
   }
@@ -104,6 +105,10 @@ class Running final : public Server {
     database_ = std::move(*database);
 
     notices_ = std::make_unique<observe::Notices>();
+    database_->on_trouble([this](const Error* error) {
+      tell(error != nullptr ? "database_down" : "database_up",
+           error != nullptr ? "changes are in force, but not kept yet: " + error->message : "changes are kept again");
+    });
     engine::EngineOptions options;
     if (config_.store.kind == StoreKind::kRedis) {
       Result<std::uint64_t> seed = open_shared();
@@ -204,6 +209,14 @@ class Running final : public Server {
   }
 
  private:
+  void tell(std::string kind, std::string text) {
+    observe::Notice notice;
+    notice.kind = std::move(kind);
+    notice.time = SystemClock::shared().wall(SystemClock::shared().now());
+    notice.text = std::move(text);
+    notices_->tell(std::move(notice));
+  }
+
   // The seed of all hashes, as every server of this store has it; kept, so that Redis may be away at a later start.
   [[nodiscard]] Result<std::uint64_t> open_shared() {
     Result<std::unique_ptr<SharedStore>> shared = SharedStore::open(config_.store, *notices_, SystemClock::shared());
@@ -252,11 +265,8 @@ class Running final : public Server {
     options.interval = config_.ledger_interval;
     options.retention = std::chrono::hours{24} * config_.retention_days;
     options.on_trouble = [this](const Error* error) {
-      observe::Notice notice;
-      notice.kind = error != nullptr ? "ledger_down" : "ledger_up";
-      notice.time = SystemClock::shared().wall(SystemClock::shared().now());
-      notice.text = error != nullptr ? error->message : "the ledger is written again";
-      notices_->tell(std::move(notice));
+      tell(error != nullptr ? "ledger_down" : "ledger_up",
+           error != nullptr ? error->message : "the ledger is written again");
     };
     Result<std::unique_ptr<quota::Ledger>> ledger = config_.ledger_in_postgres()
                                                         ? quota::Ledger::open_postgres(config_.database, options)

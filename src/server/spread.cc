@@ -337,8 +337,9 @@ bool Spread::apply(const std::string& name, const Field& field) {
     entry.target = setting.key;
     entry.before = before.value_or("");
     entry.after = field.value.value_or("");
-    done = service_.database->change({&setting, 1}, entry);
-    if (done) done = api::apply_setting(service_, setting);
+    // In force first: a disk that refuses must not keep the other nodes' brake from this one.
+    service_.database->change({&setting, 1}, entry, {});
+    done = api::apply_setting(service_, setting);
     if (done && setting.section == "emergency") {
       const control::Emergency state = service_.engine->emergency();
       service_.notices->tell({.kind = "emergency",

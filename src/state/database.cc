@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
+#include <future>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -18,6 +20,7 @@
 #include "base/published.h"
 #include "base/utf8.h"
 #include "headgate/check.h"
+#include "state/pending.h"
 #include "state/schema.h"
 #include "state/secret.h"
 #include "state/token_table.h"
@@ -25,7 +28,10 @@
 namespace headgate::state {
 namespace {
 
-constexpr int kBusyTimeoutMs = 5'000;
+constexpr int kBusyTimeoutMs = 5'000;  // while it is opened
+// Later one attempt is given up so soon, and its callers hear that; the change is tried again.
+constexpr int kAttemptMs = 1'000;
+constexpr std::chrono::seconds kRetryEvery{1};
 // Audit entries past the bound are dropped this many at a time, with each new one.
 constexpr int kPrunedAtOnce = 100;
 
@@ -36,8 +42,8 @@ Error error_of(const SQLite::Exception& e, const std::string& path) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       error.code = ErrorCode::kCorrupt;
-      error.message =
-          fmt::format("{}: is damaged ({}); restore it from a backup, or move it away to start afresh", path, e.what());
+      error.message = fmt::format(
+          "{}: is damaged ({}); restore it from a backup, or move its folder away to start afresh", path, e.what());
       return error;
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -86,30 +92,44 @@ class SqliteDatabase final : public Database {
  public:
   SqliteDatabase(std::string path, const DatabaseBounds& bounds)
       : path_(std::move(path)),
+        in_memory_(path_ == ":memory:"),
         bounds_(bounds),
         file_(path_, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs),
         table_(std::make_unique<const TokenTable>(std::vector<HashedToken>{})) {}
+  ~SqliteDatabase() override;
+  SqliteDatabase(const SqliteDatabase&) = delete;
+  SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
   // Before anything else. May throw SQLite::Exception.
   Result<void> prepare(Durability durability);
 
-  Result<NewToken> create_token(const TokenRequest& request, const std::string& by, Nanos now) override;
+  void create_token(const TokenRequest& request, const std::string& by, Nanos now, Made made) override;
   std::optional<Token> identify(std::string_view secret, Nanos now) const override;
   std::vector<Token> tokens() const override;
-  Result<bool> revoke_token(const std::string& id, const std::string& by, Nanos now) override;
+  bool revoke_token(const std::string& id, const std::string& by, Nanos now, Kept kept) override;
   void listen(Listener listener) override;
-  Result<void> change(std::span<const Setting> settings, const AuditEntry& entry) override;
-  Result<void> note(std::span<const Setting> settings) override;
+  void on_trouble(Trouble trouble) override;
+  void change(std::span<const Setting> settings, const AuditEntry& entry, Kept kept) override;
+  void note(std::span<const Setting> settings, Kept kept) override;
   std::vector<Setting> settings(std::string_view section) const override;
-  std::vector<AuditEntry> audit(const AuditQuery& query) const override;
-  Result<std::int64_t> add_version(const PolicyVersion& version, std::span<const Setting> settings,
-                                   const AuditEntry& entry) override;
-  std::vector<PolicyVersion> versions(std::size_t limit) const override;
-  std::optional<PolicyVersion> version(std::int64_t id) const override;
+  Result<std::vector<AuditEntry>> audit(const AuditQuery& query) const override;
+  std::int64_t add_version(const PolicyVersion& version, std::span<const Setting> settings, const AuditEntry& entry,
+                           Kept kept) override;
+  Result<std::vector<PolicyVersion>> versions(std::size_t limit) const override;
+  Result<std::optional<PolicyVersion>> version(std::int64_t id) const override;
   Result<void> ping() const override;
+  Health health() const override;
 
  private:
-  // Runs `work` in one transaction and notes how it went, for ping().
+  // A token that is good once it is on disk.
+  struct Creation {
+    HashedToken token;
+    std::string secret;
+    std::string by;
+    Made made;
+  };
+
+  // Runs `work` in one transaction and notes how it went, for ping(). REQUIRES: file_mutex_.
   template <class Work>
   Result<void> write(Work work) const {
     try {
@@ -124,32 +144,64 @@ class SqliteDatabase final : public Database {
     }
   }
   template <class T, class Work>
-  T read(Work work) const {
-    const std::lock_guard guard(mutex_);
+  Result<T> read(Work work) const {
+    // By a connection of its own, since reading need not wait for a writer; what is in memory has one connection only.
+    const std::lock_guard guard(in_memory_ ? file_mutex_ : reader_mutex_);
     try {
-      return work();
+      return work(in_memory_ ? file_ : *reader_);
     } catch (const SQLite::Exception& e) {
-      trouble_ = error_of(e, path_);
-      return {};
+      return error_of(e, path_);
     }
   }
   void load_tokens();
   void load_settings();
+  void load_last_version();
   void add_audit(const AuditEntry& entry);
+  void add_version(const PolicyVersion& version);
   void put_settings(std::span<const Setting> settings);
+  // Puts them in force. REQUIRES: mutex_.
   void remember(std::span<const Setting> settings);
   // Puts a new table in force. Pins last as long as one look-up, so an old version is always free soon.
+  // REQUIRES: mutex_, so that no other is put in force meanwhile.
   void publish(const std::vector<HashedToken>& tokens);
   [[nodiscard]] Result<void> make_room(std::vector<HashedToken>& tokens, Nanos now) const;
 
+  // Has what is pending written by the thread; what is in memory at once.
+  void written_soon(std::unique_lock<std::mutex> guard, Kept kept);
+  void serve();
+  // One attempt at all that is pending, which those who wait for it are told of. False: there was nothing to do.
+  bool write_pending();
+  [[nodiscard]] Result<void> write_changes(const Pending& changes);
+  void create(Creation creation);
+  // Notes how the disk does, and tells of a change for the worse or the better.
+  void tell_health(const Result<void>& seen);
+
   const std::string path_;
+  const bool in_memory_;
   const DatabaseBounds bounds_;
-  Listener listener_;         // under mutex_
-  mutable std::mutex mutex_;  // guards all below but table_, which only publishing needs it for
+
+  mutable std::mutex file_mutex_;  // held while the disk is written; guards these two
   mutable SQLite::Database file_;
   mutable std::optional<Error> trouble_;  // why the last write failed, if it did
+  mutable std::mutex reader_mutex_;
+  mutable std::optional<SQLite::Database> reader_;
+
+  std::mutex trouble_mutex_;  // held while it is told, so that nobody is told after on_trouble({})
+  Trouble on_trouble_;
+
+  mutable std::mutex mutex_;  // never held while the disk is waited for; guards all below, and publishing to table_
+  std::condition_variable wake_;
+  Listener listener_;
   std::map<std::string, std::map<std::string, std::string>, std::less<>> settings_;  // by section, then key
+  Pending pending_;
+  std::vector<Kept> waiting_;  // for the next attempt
+  std::vector<Creation> creations_;
+  std::int64_t last_version_ = 0;
+  std::string problem_;  // empty: none
+  bool news_ = false;
+  bool ending_ = false;
   base::Published<TokenTable> table_;
+  std::thread thread_;  // none: in memory
 };
 
 Result<void> SqliteDatabase::prepare(Durability durability) {
@@ -159,13 +211,34 @@ Result<void> SqliteDatabase::prepare(Durability durability) {
   file_.exec("PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 8388608");
   const std::string state = file_.execAndGet("PRAGMA quick_check(1)").getString();
   if (state != "ok") {
-    return Error{ErrorCode::kCorrupt, fmt::format("{}: is damaged ({}); restore it from a backup, or move it away to "
-                                                  "start afresh",
-                                                  path_, state)};
+    return Error{ErrorCode::kCorrupt,
+                 fmt::format("{}: is damaged ({}); restore it from a backup, or move its folder away "
+                             "to start afresh",
+                             path_, state)};
   }
   load_tokens();
   load_settings();
+  load_last_version();
+  file_.setBusyTimeout(kAttemptMs);
+  if (in_memory_) return {};
+  reader_.emplace(path_, SQLite::OPEN_READONLY, kBusyTimeoutMs);
+  thread_ = std::thread([this] { serve(); });
   return {};
+}
+
+SqliteDatabase::~SqliteDatabase() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard guard(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void SqliteDatabase::load_last_version() {
+  SQLite::Statement query(file_, "SELECT seq FROM sqlite_sequence WHERE name = 'policy_version'");
+  if (query.executeStep()) last_version_ = query.getColumn(0).getInt64();
 }
 
 void SqliteDatabase::load_tokens() {
@@ -206,7 +279,8 @@ Result<void> SqliteDatabase::make_room(std::vector<HashedToken>& tokens, Nanos n
   return invalid(fmt::format("there may be at most {} tokens; revoke some first", bounds_.tokens));
 }
 
-Result<NewToken> SqliteDatabase::create_token(const TokenRequest& request, const std::string& by, Nanos now) {
+// What is wrong with it; nullopt: nothing.
+std::optional<Error> problem_of(const Database::TokenRequest& request, Nanos now) {
   if (request.name.size() > kMaxTokenNameBytes || !base::is_plain_text(request.name)) {
     return invalid(fmt::format("name must be at most {} bytes of text without control characters, got {} bytes",
                                kMaxTokenNameBytes, request.name.size()));
@@ -221,44 +295,71 @@ Result<NewToken> SqliteDatabase::create_token(const TokenRequest& request, const
   if (request.ttl < Nanos{0} || request.ttl > kMaxTime - now) {
     return invalid("a token must expire in the future, or never (0)");
   }
-  NewToken made;
-  made.secret = new_token_secret();
-  made.token.id = "tok_" + random_hex(8);
-  made.token.role = request.role;
-  made.token.agent = request.agent;
-  made.token.name = request.name;
-  made.token.created = now;
-  made.token.expires = request.ttl == Nanos{0} ? Nanos{0} : now + request.ttl;
-  const Sha256 hash = sha256(made.secret);
+  return std::nullopt;
+}
 
-  const std::lock_guard guard(mutex_);
-  std::vector<HashedToken> tokens = table_.pin()->all();
-  const std::size_t before = tokens.size();
-  if (auto room = make_room(tokens, now); !room) return room.error();
-  const bool dropped = tokens.size() != before;
-  auto written = write([&] {
-    if (dropped) {
-      SQLite::Statement drop(file_, "DELETE FROM token WHERE expires != 0 AND expires <= ?");
-      drop.bind(1, static_cast<std::int64_t>(now.count()));
-      drop.exec();
-    }
-    SQLite::Statement insert(file_, "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?, ?)");
-    insert.bind(1, made.token.id);
-    insert.bind(2, hash.data(), static_cast<int>(hash.size()));
-    insert.bind(3, to_string(made.token.role));
-    insert.bind(4, made.token.agent);
-    insert.bind(5, made.token.name);
-    insert.bind(6, static_cast<std::int64_t>(made.token.created.count()));
-    insert.bind(7, static_cast<std::int64_t>(made.token.expires.count()));
-    insert.exec();
-    AuditEntry entry = entry_of(now, by, "token.create", made.token.id);
-    entry.after = token_json(made.token);
-    add_audit(entry);
-  });
-  if (!written) return written.error();
-  tokens.push_back({made.token, hash});
-  publish(tokens);
-  return made;
+void SqliteDatabase::create_token(const TokenRequest& request, const std::string& by, Nanos now, Made made) {
+  if (std::optional<Error> problem = problem_of(request, now)) return made(*std::move(problem));
+  Creation creation;
+  creation.secret = new_token_secret();
+  creation.by = by;
+  creation.made = std::move(made);
+  creation.token.hash = sha256(creation.secret);
+  Token& token = creation.token.token;
+  token.id = "tok_" + random_hex(8);
+  token.role = request.role;
+  token.agent = request.agent;
+  token.name = request.name;
+  token.created = now;
+  token.expires = request.ttl == Nanos{0} ? Nanos{0} : now + request.ttl;
+  std::unique_lock guard(mutex_);
+  creations_.push_back(std::move(creation));
+  written_soon(std::move(guard), {});
+}
+
+void SqliteDatabase::create(Creation creation) {
+  const Token& token = creation.token.token;
+  const Nanos now = token.created;
+  bool dropped = false;
+  {
+    const std::lock_guard guard(mutex_);
+    std::vector<HashedToken> tokens = table_.pin()->all();
+    const std::size_t before = tokens.size();
+    if (auto room = make_room(tokens, now); !room) return creation.made(room.error());
+    dropped = tokens.size() != before;
+  }
+  Result<void> written;
+  {
+    const std::lock_guard guard(file_mutex_);
+    written = write([&] {
+      if (dropped) {
+        SQLite::Statement drop(file_, "DELETE FROM token WHERE expires != 0 AND expires <= ?");
+        drop.bind(1, static_cast<std::int64_t>(now.count()));
+        drop.exec();
+      }
+      SQLite::Statement insert(file_, "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?, ?)");
+      insert.bind(1, token.id);
+      insert.bind(2, creation.token.hash.data(), static_cast<int>(creation.token.hash.size()));
+      insert.bind(3, to_string(token.role));
+      insert.bind(4, token.agent);
+      insert.bind(5, token.name);
+      insert.bind(6, static_cast<std::int64_t>(token.created.count()));
+      insert.bind(7, static_cast<std::int64_t>(token.expires.count()));
+      insert.exec();
+      AuditEntry entry = entry_of(now, creation.by, "token.create", token.id);
+      entry.after = token_json(token);
+      add_audit(entry);
+    });
+  }
+  if (!written) return creation.made(written.error());
+  {
+    const std::lock_guard guard(mutex_);
+    std::vector<HashedToken> tokens = table_.pin()->all();
+    if (dropped) (void)make_room(tokens, now);
+    tokens.push_back(creation.token);
+    publish(tokens);
+  }
+  creation.made(NewToken{token, creation.secret});
 }
 
 std::optional<Token> SqliteDatabase::identify(std::string_view secret, Nanos now) const {
@@ -278,22 +379,18 @@ std::vector<Token> SqliteDatabase::tokens() const {
   return all;
 }
 
-Result<bool> SqliteDatabase::revoke_token(const std::string& id, const std::string& by, Nanos now) {
-  const std::lock_guard guard(mutex_);
+bool SqliteDatabase::revoke_token(const std::string& id, const std::string& by, Nanos now, Kept kept) {
+  std::unique_lock guard(mutex_);
   std::vector<HashedToken> tokens = table_.pin()->all();
   const auto found = std::find_if(tokens.begin(), tokens.end(), [&](const auto& held) { return held.token.id == id; });
   if (found == tokens.end()) return false;
-  auto written = write([&] {
-    SQLite::Statement remove(file_, "DELETE FROM token WHERE id = ?");
-    remove.bind(1, id);
-    remove.exec();
-    AuditEntry entry = entry_of(now, by, "token.revoke", id);
-    entry.before = token_json(found->token);
-    add_audit(entry);
-  });
-  if (!written) return written.error();
+  AuditEntry entry = entry_of(now, by, "token.revoke", id);
+  entry.before = token_json(found->token);
   tokens.erase(found);
   publish(tokens);
+  pending_.revoked.insert(id);
+  pending_.add(std::move(entry));
+  written_soon(std::move(guard), std::move(kept));
   return true;
 }
 
@@ -344,21 +441,112 @@ void SqliteDatabase::listen(Listener listener) {
   listener_ = std::move(listener);
 }
 
-Result<void> SqliteDatabase::change(std::span<const Setting> settings, const AuditEntry& entry) {
-  const std::lock_guard guard(mutex_);
-  auto written = write([&] {
-    put_settings(settings);
-    add_audit(entry);
-  });
-  if (written) remember(settings);
-  return written;
+void SqliteDatabase::on_trouble(Trouble trouble) {
+  const std::lock_guard guard(trouble_mutex_);
+  on_trouble_ = std::move(trouble);
 }
 
-Result<void> SqliteDatabase::note(std::span<const Setting> settings) {
+void SqliteDatabase::change(std::span<const Setting> settings, const AuditEntry& entry, Kept kept) {
+  std::unique_lock guard(mutex_);
+  remember(settings);
+  pending_.add(settings);
+  pending_.add(entry);
+  written_soon(std::move(guard), std::move(kept));
+}
+
+void SqliteDatabase::note(std::span<const Setting> settings, Kept kept) {
+  std::unique_lock guard(mutex_);
+  remember(settings);
+  pending_.add(settings);
+  written_soon(std::move(guard), std::move(kept));
+}
+
+void SqliteDatabase::written_soon(std::unique_lock<std::mutex> guard, Kept kept) {
+  if (kept) waiting_.push_back(std::move(kept));
+  news_ = true;
+  guard.unlock();
+  if (in_memory_) {
+    (void)write_pending();
+  } else {
+    wake_.notify_one();
+  }
+}
+
+void SqliteDatabase::serve() {
+  std::unique_lock guard(mutex_);
+  while (!ending_) {
+    wake_.wait_for(guard, kRetryEvery, [this] { return ending_ || news_; });
+    guard.unlock();
+    if (!write_pending()) tell_health(ping());
+    guard.lock();
+  }
+  guard.unlock();
+  (void)write_pending();
+}
+
+bool SqliteDatabase::write_pending() {
+  Pending changes;
+  std::vector<Kept> waiting;
+  std::vector<Creation> creations;
+  {
+    const std::lock_guard guard(mutex_);
+    news_ = false;
+    changes = pending_;
+    waiting.swap(waiting_);
+    creations.swap(creations_);
+  }
+  if (changes.empty() && waiting.empty() && creations.empty()) return false;
+  if (!changes.empty() || !waiting.empty()) {
+    const Result<void> written = write_changes(changes);
+    if (written) {
+      const std::lock_guard guard(mutex_);
+      pending_.remove(changes);
+    }
+    tell_health(written);
+    for (const Kept& kept : waiting) kept(written);
+  }
+  for (Creation& creation : creations) create(std::move(creation));
+  return true;
+}
+
+Result<void> SqliteDatabase::write_changes(const Pending& changes) {
+  std::vector<Setting> settings;
+  settings.reserve(changes.settings.size());
+  for (const auto& [key, value] : changes.settings) settings.push_back({key.first, key.second, value});
+  const std::lock_guard guard(file_mutex_);
+  return write([&] {
+    SQLite::Statement remove(file_, "DELETE FROM token WHERE id = ?");
+    for (const std::string& id : changes.revoked) {
+      remove.reset();
+      remove.bind(1, id);
+      remove.exec();
+    }
+    for (const PolicyVersion& version : changes.versions) add_version(version);
+    put_settings(settings);
+    if (changes.dropped > 0) {
+      AuditEntry entry =
+          entry_of(changes.entries.empty() ? Nanos{0} : changes.entries.front().time, "server", "audit.dropped", "");
+      entry.after = nlohmann::ordered_json{{"entries", changes.dropped}}.dump();
+      add_audit(entry);
+    }
+    for (const AuditEntry& entry : changes.entries) add_audit(entry);
+  });
+}
+
+void SqliteDatabase::tell_health(const Result<void>& seen) {
+  {
+    const std::lock_guard guard(mutex_);
+    const bool same = seen.has_value() == problem_.empty();
+    problem_ = seen ? std::string() : seen.error().message;
+    if (same) return;
+  }
+  const std::lock_guard guard(trouble_mutex_);
+  if (on_trouble_) on_trouble_(seen ? nullptr : &seen.error());
+}
+
+Database::Health SqliteDatabase::health() const {
   const std::lock_guard guard(mutex_);
-  auto written = write([&] { put_settings(settings); });
-  if (written) remember(settings);
-  return written;
+  return {problem_, pending_.size()};
 }
 
 std::vector<Setting> SqliteDatabase::settings(std::string_view section) const {
@@ -370,10 +558,10 @@ std::vector<Setting> SqliteDatabase::settings(std::string_view section) const {
   return found;
 }
 
-std::vector<AuditEntry> SqliteDatabase::audit(const AuditQuery& query) const {
-  return read<std::vector<AuditEntry>>([&] {
+Result<std::vector<AuditEntry>> SqliteDatabase::audit(const AuditQuery& query) const {
+  return read<std::vector<AuditEntry>>([&](SQLite::Database& file) {
     std::vector<AuditEntry> entries;
-    SQLite::Statement select(file_,
+    SQLite::Statement select(file,
                              "SELECT id, time, who, action, target, before, after FROM audit "
                              "WHERE (?1 <= 0 OR id < ?1) AND substr(action, 1, length(?2)) = ?2 "
                              "ORDER BY id DESC LIMIT ?3");
@@ -395,35 +583,39 @@ std::vector<AuditEntry> SqliteDatabase::audit(const AuditQuery& query) const {
   });
 }
 
-Result<std::int64_t> SqliteDatabase::add_version(const PolicyVersion& version, std::span<const Setting> settings,
-                                                 const AuditEntry& entry) {
-  const std::lock_guard guard(mutex_);
-  std::int64_t id = 0;
-  auto written = write([&] {
-    SQLite::Statement insert(
-        file_, "INSERT INTO policy_version (time, who, source, note, bytes, text) VALUES (?, ?, ?, ?, ?, ?)");
-    insert.bind(1, static_cast<std::int64_t>(version.time.count()));
-    insert.bind(2, version.who);
-    insert.bind(3, version.source);
-    insert.bind(4, version.note);
-    insert.bind(5, static_cast<std::int64_t>(version.text.size()));
-    insert.bind(6, version.text);
-    insert.exec();
-    id = file_.getLastInsertRowid();
-    SQLite::Statement prune(file_,
-                            "DELETE FROM policy_version WHERE id IN (SELECT id FROM ("
-                            "SELECT id, row_number() OVER newest AS place, sum(bytes) OVER newest AS bytes "
-                            "FROM policy_version WINDOW newest AS (ORDER BY id DESC)) "
-                            "WHERE place > ? OR (place > 1 AND bytes > ?))");
-    prune.bind(1, static_cast<std::int64_t>(kMostVersions));
-    prune.bind(2, static_cast<std::int64_t>(bounds_.version_bytes));
-    prune.exec();
-    put_settings(settings);
-    add_audit(entry);
-  });
-  if (!written) return written.error();
+std::int64_t SqliteDatabase::add_version(const PolicyVersion& version, std::span<const Setting> settings,
+                                         const AuditEntry& entry, Kept kept) {
+  std::unique_lock guard(mutex_);
+  const std::int64_t id = ++last_version_;
+  PolicyVersion numbered = version;
+  numbered.id = id;
+  pending_.add(std::move(numbered));
   remember(settings);
+  pending_.add(settings);
+  pending_.add(entry);
+  written_soon(std::move(guard), std::move(kept));
   return id;
+}
+
+void SqliteDatabase::add_version(const PolicyVersion& version) {
+  SQLite::Statement insert(
+      file_, "INSERT INTO policy_version (id, time, who, source, note, bytes, text) VALUES (?, ?, ?, ?, ?, ?, ?)");
+  insert.bind(1, version.id);
+  insert.bind(2, static_cast<std::int64_t>(version.time.count()));
+  insert.bind(3, version.who);
+  insert.bind(4, version.source);
+  insert.bind(5, version.note);
+  insert.bind(6, static_cast<std::int64_t>(version.text.size()));
+  insert.bind(7, version.text);
+  insert.exec();
+  SQLite::Statement prune(file_,
+                          "DELETE FROM policy_version WHERE id IN (SELECT id FROM ("
+                          "SELECT id, row_number() OVER newest AS place, sum(bytes) OVER newest AS bytes "
+                          "FROM policy_version WINDOW newest AS (ORDER BY id DESC)) "
+                          "WHERE place > ? OR (place > 1 AND bytes > ?))");
+  prune.bind(1, static_cast<std::int64_t>(kMostVersions));
+  prune.bind(2, static_cast<std::int64_t>(bounds_.version_bytes));
+  prune.exec();
 }
 
 PolicyVersion version_of(SQLite::Statement& row) {
@@ -436,19 +628,37 @@ PolicyVersion version_of(SQLite::Statement& row) {
   return version;
 }
 
-std::vector<PolicyVersion> SqliteDatabase::versions(std::size_t limit) const {
-  return read<std::vector<PolicyVersion>>([&] {
-    std::vector<PolicyVersion> found;
-    SQLite::Statement select(file_, "SELECT id, time, who, source, note FROM policy_version ORDER BY id DESC LIMIT ?");
-    select.bind(1, static_cast<std::int64_t>(std::min(limit, kMostVersions)));
+Result<std::vector<PolicyVersion>> SqliteDatabase::versions(std::size_t limit) const {
+  const std::size_t most = std::min(limit, kMostVersions);
+  std::vector<PolicyVersion> found;
+  {
+    const std::lock_guard guard(mutex_);
+    for (auto next = pending_.versions.rbegin(); next != pending_.versions.rend() && found.size() < most; ++next) {
+      found.push_back(*next);
+      found.back().text.clear();
+    }
+  }
+  const std::int64_t before = found.empty() ? std::numeric_limits<std::int64_t>::max() : found.back().id;
+  return read<std::vector<PolicyVersion>>([&](SQLite::Database& file) {
+    SQLite::Statement select(
+        file, "SELECT id, time, who, source, note FROM policy_version WHERE id < ? ORDER BY id DESC LIMIT ?");
+    select.bind(1, before);
+    select.bind(2, static_cast<std::int64_t>(most - found.size()));
     while (select.executeStep()) found.push_back(version_of(select));
-    return found;
+    return std::move(found);
   });
 }
 
-std::optional<PolicyVersion> SqliteDatabase::version(std::int64_t id) const {
-  return read<std::optional<PolicyVersion>>([&]() -> std::optional<PolicyVersion> {
-    SQLite::Statement select(file_, "SELECT id, time, who, source, note, text FROM policy_version WHERE id = ?");
+Result<std::optional<PolicyVersion>> SqliteDatabase::version(std::int64_t id) const {
+  using Found = std::optional<PolicyVersion>;
+  {
+    const std::lock_guard guard(mutex_);
+    for (const PolicyVersion& version : pending_.versions) {
+      if (version.id == id) return Found(version);
+    }
+  }
+  return read<Found>([&](SQLite::Database& file) -> Found {
+    SQLite::Statement select(file, "SELECT id, time, who, source, note, text FROM policy_version WHERE id = ?");
     select.bind(1, id);
     if (!select.executeStep()) return std::nullopt;
     PolicyVersion found = version_of(select);
@@ -458,7 +668,7 @@ std::optional<PolicyVersion> SqliteDatabase::version(std::int64_t id) const {
 }
 
 Result<void> SqliteDatabase::ping() const {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(file_mutex_);
   int moved = 0;
   if (sqlite3_file_control(file_.getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved != 0) {
     return Error{ErrorCode::kIo, fmt::format("{}: has been moved or removed while in use", path_)};
@@ -500,6 +710,41 @@ std::optional<Role> role_of(std::string_view text) noexcept {
     if (text == to_string(role)) return role;
   }
   return std::nullopt;
+}
+
+// The callback owns what it tells, since it may still be at it when the caller has gone on.
+Result<NewToken> Database::create_token(const TokenRequest& request, const std::string& by, Nanos now) {
+  const auto told = std::make_shared<std::promise<Result<NewToken>>>();
+  create_token(request, by, now, [told](const Result<NewToken>& made) { told->set_value(made); });
+  return told->get_future().get();
+}
+
+Result<bool> Database::revoke_token(const std::string& id, const std::string& by, Nanos now) {
+  const auto told = std::make_shared<std::promise<Result<void>>>();
+  if (!revoke_token(id, by, now, [told](const Result<void>& kept) { told->set_value(kept); })) return false;
+  if (const Result<void> kept = told->get_future().get(); !kept) return kept.error();
+  return true;
+}
+
+Result<void> Database::change(std::span<const Setting> settings, const AuditEntry& entry) {
+  const auto told = std::make_shared<std::promise<Result<void>>>();
+  change(settings, entry, [told](const Result<void>& kept) { told->set_value(kept); });
+  return told->get_future().get();
+}
+
+Result<void> Database::note(std::span<const Setting> settings) {
+  const auto told = std::make_shared<std::promise<Result<void>>>();
+  note(settings, [told](const Result<void>& kept) { told->set_value(kept); });
+  return told->get_future().get();
+}
+
+Result<std::int64_t> Database::add_version(const PolicyVersion& version, std::span<const Setting> settings,
+                                           const AuditEntry& entry) {
+  const auto told = std::make_shared<std::promise<Result<void>>>();
+  const std::int64_t id =
+      add_version(version, settings, entry, [told](const Result<void>& kept) { told->set_value(kept); });
+  if (const Result<void> kept = told->get_future().get(); !kept) return kept.error();
+  return id;
 }
 
 Result<std::unique_ptr<Database>> Database::open(const std::string& path, const DatabaseBounds& bounds,

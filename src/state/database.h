@@ -1,9 +1,11 @@
 // What a server must not forget, in one SQLite file: tokens, the audit log, policy versions, and what operators have
 // set.
 //
-// Safe for concurrent use; every call that changes something is one transaction, on disk when it returns. Nothing here
-// is on the path of a check but identify(), which answers from memory, as do tokens() and settings(). One process at a
-// time: another that writes the same file is not seen.
+// Safe for concurrent use. identify(), tokens() and settings() answer from memory. A change takes effect in memory
+// first and goes to disk by a thread of the database: while the disk refuses, the change is in force, is tried again
+// every second, and a later change of the same setting takes its place. A crash before it is on disk forgets it, so the
+// caller hears whether it is. Only a new token is on disk before it is good. One process at a time: another that writes
+// the same file is not seen.
 #pragma once
 
 #include <cstdint>
@@ -75,6 +77,10 @@ struct DatabaseBounds {
   std::size_t version_bytes = 256 << 20;  // of all texts together; the newest version is always kept
 };
 inline constexpr std::size_t kMaxTokenNameBytes = 200;
+// What may wait for a disk that refuses. Past the bound the oldest entries and versions are dropped; the audit log then
+// tells how many entries. Settings and revoked tokens are never dropped.
+inline constexpr std::size_t kMaxPendingEntries = 1'000;
+inline constexpr std::size_t kMaxPendingVersions = 16;
 // What an audit entry's before or after may hold; of a longer one only the length is kept: {"omitted_bytes": 70000}.
 inline constexpr std::size_t kMaxAuditBytes = 64 << 10;
 
@@ -93,23 +99,35 @@ class Database {
     std::string name{};
     Nanos ttl{0};  // 0: for good
   };
-  [[nodiscard]] virtual Result<NewToken> create_token(const TokenRequest& request, const std::string& by,
-                                                      Nanos now) = 0;
+  // Each is told once: by the database's own thread, or for ":memory:" before the call returns. It must not wait for
+  // the database. An Error of Kept: the change is in force, but not on disk yet.
+  using Kept = std::function<void(const Result<void>&)>;
+  using Made = std::function<void(const Result<NewToken>&)>;
+  virtual void create_token(const TokenRequest& request, const std::string& by, Nanos now, Made made) = 0;
+  // The same, but waits for it; so do the others of this name. Not for threads that serve connections.
+  [[nodiscard]] Result<NewToken> create_token(const TokenRequest& request, const std::string& by, Nanos now);
   // Who has this secret; nullopt: nobody, or it has expired. Compares hashes in constant time, reads no file.
   [[nodiscard]] virtual std::optional<Token> identify(std::string_view secret, Nanos now) const = 0;
   [[nodiscard]] virtual std::vector<Token> tokens() const = 0;
-  // False: there is none of that id.
-  [[nodiscard]] virtual Result<bool> revoke_token(const std::string& id, const std::string& by, Nanos now) = 0;
+  // False: there is none of that id, and `kept` is not told.
+  virtual bool revoke_token(const std::string& id, const std::string& by, Nanos now, Kept kept) = 0;
+  [[nodiscard]] Result<bool> revoke_token(const std::string& id, const std::string& by, Nanos now);
 
-  // Hears of every setting that is changed from now on, after it is on disk, from the thread that changed it. It
-  // must not call the database.
+  // Hears of every setting that is changed from now on, when it is in force, from the thread that changed it. It must
+  // not call the database.
   using Listener = std::function<void(std::span<const Setting>)>;
   virtual void listen(Listener listener) = 0;
+  // Hears when the disk begins to refuse changes (the error) and when all of them are kept (nullptr), from the
+  // database's own thread. It must not call the database.
+  using Trouble = std::function<void(const Error*)>;
+  virtual void on_trouble(Trouble trouble) = 0;
 
-  // All of these settings and the entry, or none.
-  [[nodiscard]] virtual Result<void> change(std::span<const Setting> settings, const AuditEntry& entry) = 0;
-  // All of them or none, without an entry: what a server notes for itself, and nobody has set.
-  [[nodiscard]] virtual Result<void> note(std::span<const Setting> settings) = 0;
+  // All of these settings and the entry, together.
+  virtual void change(std::span<const Setting> settings, const AuditEntry& entry, Kept kept) = 0;
+  [[nodiscard]] Result<void> change(std::span<const Setting> settings, const AuditEntry& entry);
+  // Without an entry: what a server notes for itself, and nobody has set.
+  virtual void note(std::span<const Setting> settings, Kept kept) = 0;
+  [[nodiscard]] Result<void> note(std::span<const Setting> settings);
   [[nodiscard]] virtual std::vector<Setting> settings(std::string_view section) const = 0;
 
   struct AuditQuery {
@@ -117,20 +135,27 @@ class Database {
     std::int64_t before = 0;  // entries with a smaller id; 0: from the newest
     std::string action{};     // empty: all; "override." all that begin so
   };
-  // Newest first. This and the reads below give nothing if the file cannot be read; ping() then says why.
-  [[nodiscard]] virtual std::vector<AuditEntry> audit(const AuditQuery& query) const = 0;
+  // Newest first; what is not on disk yet is left out. This and the reads below wait for the disk.
+  [[nodiscard]] virtual Result<std::vector<AuditEntry>> audit(const AuditQuery& query) const = 0;
 
-  // Keeps the newest kMostVersions. Together with settings and an audit entry, all or none. Returns its id.
+  // Keeps the newest kMostVersions. Together with settings and an audit entry. Returns its id, one more than the last.
   static constexpr std::size_t kMostVersions = 200;
-  [[nodiscard]] virtual Result<std::int64_t> add_version(const PolicyVersion& version,
-                                                         std::span<const Setting> settings,
-                                                         const AuditEntry& entry) = 0;
+  virtual std::int64_t add_version(const PolicyVersion& version, std::span<const Setting> settings,
+                                   const AuditEntry& entry, Kept kept) = 0;
+  [[nodiscard]] Result<std::int64_t> add_version(const PolicyVersion& version, std::span<const Setting> settings,
+                                                 const AuditEntry& entry);
   // Newest first, without their text.
-  [[nodiscard]] virtual std::vector<PolicyVersion> versions(std::size_t limit) const = 0;
-  [[nodiscard]] virtual std::optional<PolicyVersion> version(std::int64_t id) const = 0;
+  [[nodiscard]] virtual Result<std::vector<PolicyVersion>> versions(std::size_t limit) const = 0;
+  [[nodiscard]] virtual Result<std::optional<PolicyVersion>> version(std::int64_t id) const = 0;
 
-  // Can it still be written to? Cheap: only after something has failed does it try a real write.
+  // Can it still be written to? Only after something has failed does it try a real write. Waits for the disk.
   [[nodiscard]] virtual Result<void> ping() const = 0;
+  struct Health {
+    std::string problem{};   // what the last write, or the last ping of each second, ran into; empty: nothing
+    std::size_t unkept = 0;  // changes that are in force but not on disk
+  };
+  // As last seen; waits for nothing.
+  [[nodiscard]] virtual Health health() const = 0;
 };
 
 }  // namespace headgate::state

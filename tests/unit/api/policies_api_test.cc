@@ -100,7 +100,7 @@ TEST(PoliciesApi, BadDocumentIsRefusedWithAllProblemsAndTheOldServesOn) {
   EXPECT_NE(body["message"].get<std::string>().find("(and 1 more)"), std::string::npos);
   EXPECT_EQ(ids(server), (Ids{"a=sliding_window 1/60s files", "b=sliding_window 2/60s files"}));
   EXPECT_EQ(server.get("/api/admin/policies").json()["version"], 1);
-  EXPECT_EQ(server.service.database->versions(10).size(), 1U);
+  EXPECT_EQ(server.service.database->versions(10)->size(), 1U);
 }
 
 TEST(PoliciesApi, SinglePoliciesLieOverTheFilesAndSurviveReloads) {

@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "state/pending.h"
 #include "state/schema.h"
 #include "state/secret.h"
 #include "support/cells.h"
@@ -140,7 +141,7 @@ TEST(Database, AuditsWhoMadeAndRevokedATokenButNotItsSecret) {
   auto made = database->create_token(request(Role::kAgent, "A", "n\"1"), "ann", kNow);
   ASSERT_TRUE(made.has_value());
   ASSERT_TRUE(database->revoke_token(made->token.id, "bob", kNow + 1s).has_value());
-  const auto entries = database->audit({});
+  const auto entries = database->audit({}).value();
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(entries[0].action, "token.revoke");
   EXPECT_EQ(entries[0].who, "bob");
@@ -165,7 +166,7 @@ TEST(Database, RefusesTokensThatCannotBe) {
   EXPECT_EQ(message(request(Role::kAdmin, "", "", -1s)), "a token must expire in the future, or never (0)");
   EXPECT_EQ(message(request(Role::kAdmin, "", "", kMaxTime)), "a token must expire in the future, or never (0)");
   EXPECT_TRUE(database->tokens().empty());
-  EXPECT_TRUE(database->audit({}).empty());
+  EXPECT_TRUE(database->audit({})->empty());
 }
 
 TEST(Database, KeepsSoManyTokensAndDropsExpiredOnesFirst) {
@@ -229,7 +230,7 @@ TEST(Database, KeepsSettingsOverARestart) {
   EXPECT_EQ(left[0].value, "2");
   EXPECT_EQ(database->settings("tiers").size(), 1U);
   EXPECT_TRUE(database->settings("over").empty());
-  EXPECT_EQ(database->audit({}).size(), 2U);
+  EXPECT_EQ(database->audit({})->size(), 2U);
 }
 
 TEST(Database, AuditIsNewestFirstAndPagesByIdAndAction) {
@@ -237,21 +238,21 @@ TEST(Database, AuditIsNewestFirstAndPagesByIdAndAction) {
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(database->change({}, entry(i % 2 == 0 ? "override.set" : "overrides", std::to_string(i))).has_value());
   }
-  const auto newest = database->audit({.limit = 2});
+  const auto newest = database->audit({.limit = 2}).value();
   ASSERT_EQ(newest.size(), 2U);
   EXPECT_EQ(newest[0].target, "4");
-  const auto next = database->audit({.limit = 2, .before = newest[1].id});
+  const auto next = database->audit({.limit = 2, .before = newest[1].id}).value();
   ASSERT_EQ(next.size(), 2U);
   EXPECT_EQ(next[0].target, "2");
-  EXPECT_EQ(database->audit({.action = "override."}).size(), 3U);
-  EXPECT_EQ(database->audit({.action = "override"}).size(), 5U);
-  EXPECT_EQ(database->audit({.action = "%"}).size(), 0U) << "no pattern";
+  EXPECT_EQ(database->audit({.action = "override."})->size(), 3U);
+  EXPECT_EQ(database->audit({.action = "override"})->size(), 5U);
+  EXPECT_EQ(database->audit({.action = "%"})->size(), 0U) << "no pattern";
 }
 
 TEST(Database, AuditKeepsTheNewestAndOnlyTheLengthOfWhatIsTooLong) {
   const auto database = open_at(":memory:", {.audit_entries = 10});
   for (int i = 0; i < 25; ++i) ASSERT_TRUE(database->change({}, entry("a", std::to_string(i))).has_value());
-  const auto left = database->audit({.limit = 1000});
+  const auto left = database->audit({.limit = 1000}).value();
   ASSERT_EQ(left.size(), 10U);
   EXPECT_EQ(left.front().target, "24");
   EXPECT_EQ(left.back().target, "15");
@@ -259,7 +260,7 @@ TEST(Database, AuditKeepsTheNewestAndOnlyTheLengthOfWhatIsTooLong) {
   large.before = std::string(kMaxAuditBytes, 'x');
   large.after = std::string(kMaxAuditBytes + 1, 'x');
   ASSERT_TRUE(database->change({}, large).has_value());
-  const auto kept = database->audit({.limit = 1});
+  const auto kept = database->audit({.limit = 1}).value();
   EXPECT_EQ(kept[0].before, large.before);
   EXPECT_EQ(kept[0].after, R"({"omitted_bytes": 65537})");
 }
@@ -280,16 +281,16 @@ TEST(Database, KeepsTheNewestVersionsWithTheirText) {
     EXPECT_GT(*id, last);
     last = *id;
   }
-  const auto all = database->versions(1000);
+  const auto all = database->versions(1000).value();
   ASSERT_EQ(all.size(), Database::kMostVersions);
   EXPECT_EQ(all[0].id, last);
   EXPECT_EQ(all[0].note, "note 202");
   EXPECT_TRUE(all[0].text.empty());
-  const auto newest = database->version(last);
+  const auto newest = database->version(last).value();
   ASSERT_TRUE(newest.has_value());
   EXPECT_EQ(newest->text, "policies: [] # 202");
   EXPECT_EQ(newest->who, "ann");
-  EXPECT_FALSE(database->version(1).has_value()) << "made room";
+  EXPECT_FALSE(database->version(1)->has_value()) << "made room";
   EXPECT_EQ(database->settings("policy")[0].value, newest->text);
 }
 
@@ -300,10 +301,10 @@ TEST(Database, VersionsTogetherHaveABoundOfBytesButTheNewestStays) {
     version.text = std::string(bytes, 'x');
     ASSERT_TRUE(database->add_version(version, {}, entry("policies.replace")).has_value());
   }
-  EXPECT_EQ(database->versions(10).size(), 2U);
+  EXPECT_EQ(database->versions(10)->size(), 2U);
   version.text = std::string(1000, 'x');
   ASSERT_TRUE(database->add_version(version, {}, entry("policies.replace")).has_value());
-  EXPECT_EQ(database->versions(10).size(), 1U);
+  EXPECT_EQ(database->versions(10)->size(), 1U);
 }
 
 TEST(Database, IsForItsOwnerAloneAndUsesAWriteAheadLog) {
@@ -379,26 +380,83 @@ TEST(Database, SaysWhichFolderIsMissing) {
   EXPECT_EQ(opened.error().message, "/nowhere/at/all.db: cannot be opened: No such file or directory");
 }
 
-TEST(Database, AWriteThatFailsChangesNothingAndIsToldUntilOneSucceeds) {
+TEST(Database, AChangeIsInForceAtOnceAndOnDiskWhenTheDiskTakesIt) {
   const test::TempFolder folder;
   const std::string path = folder.file("a.db");
-  const auto database = open_at(path);
-  SQLite::Database other(path, SQLite::OPEN_READWRITE);
-  other.exec("CREATE TRIGGER no BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END");
-  const std::vector<Setting> settings{{"override", "A", "1"}};
-  auto changed = database->change(settings, entry("a"));
-  ASSERT_FALSE(changed.has_value());
-  EXPECT_THAT(changed.error().message, HasSubstr("full"));
-  EXPECT_TRUE(database->settings("override").empty());
-  EXPECT_EQ(other.execAndGet("SELECT count(*) FROM setting").getInt(), 0);
-  ASSERT_FALSE(database->create_token(request(Role::kAdmin), "t", kNow).has_value());
-  EXPECT_TRUE(database->tokens().empty());
-  other.exec("CREATE TRIGGER none BEFORE UPDATE ON touched BEGIN SELECT RAISE(ABORT, 'still full'); END");
-  auto pinged = database->ping();
-  ASSERT_FALSE(pinged.has_value());
-  EXPECT_THAT(pinged.error().message, HasSubstr("still full"));
-  other.exec("DROP TRIGGER none");
-  EXPECT_TRUE(database->ping().has_value());
+  std::string revoked;
+  {
+    const auto database = open_at(path);
+    std::vector<std::string> told;
+    database->on_trouble([&](const Error* error) { told.emplace_back(error != nullptr ? "down" : "up"); });
+    const auto made = database->create_token(request(Role::kAdmin), "t", kNow);
+    ASSERT_TRUE(made.has_value());
+    revoked = made->secret;
+    SQLite::Database other(path, SQLite::OPEN_READWRITE, 10'000);
+    other.exec("CREATE TRIGGER no BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END");
+    const std::vector<Setting> settings{{"override", "A", "1"}};
+    const auto changed = database->change(settings, entry("a"));
+    ASSERT_FALSE(changed.has_value());
+    EXPECT_THAT(changed.error().message, HasSubstr("full"));
+    EXPECT_EQ(database->settings("override").size(), 1U) << "in force";
+    const std::vector<Setting> later{{"override", "A", "2"}};
+    EXPECT_FALSE(database->change(later, entry("b")).has_value());
+    EXPECT_FALSE(database->revoke_token(made->token.id, "t", kNow).has_value());
+    EXPECT_FALSE(database->identify(revoked, kNow)) << "at once";
+    PolicyVersion version;
+    version.text = "policies: []";
+    EXPECT_FALSE(database->add_version(version, {}, entry("c")).has_value());
+    EXPECT_EQ(database->versions(10)->size(), 1U) << "also before it is on disk";
+    EXPECT_EQ(database->version(1).value()->text, "policies: []");
+    EXPECT_EQ(other.execAndGet("SELECT count(*) FROM setting").getInt(), 0);
+    EXPECT_FALSE(database->create_token(request(Role::kAdmin), "t", kNow).has_value()) << "on disk or not at all";
+    EXPECT_TRUE(database->tokens().empty());
+    EXPECT_EQ(database->health().unkept, 4U);
+    EXPECT_THAT(database->health().problem, HasSubstr("full"));
+    other.exec("DROP TRIGGER no");
+    EXPECT_TRUE(database->note({}).has_value()) << "takes all that waits with it";
+    EXPECT_EQ(database->health().unkept, 0U);
+    EXPECT_EQ(database->health().problem, "");
+    database->on_trouble({});
+    EXPECT_EQ(told, (std::vector<std::string>{"down", "up"}));
+  }
+  const auto again = open_at(path);
+  EXPECT_EQ(again->settings("override")[0].value, "2") << "the later one";
+  EXPECT_FALSE(again->identify(revoked, kNow));
+  EXPECT_EQ(again->versions(10)->size(), 1U);
+  const auto entries = again->audit({}).value();
+  ASSERT_EQ(entries.size(), 5U);
+  EXPECT_EQ(entries[0].action, "c");
+  EXPECT_EQ(entries[3].action, "a");
+}
+
+TEST(Database, AtTheBoundOfWhatWaitsTheOldestEntriesGoAndAreCounted) {
+  Pending pending;
+  for (std::size_t i = 0; i < kMaxPendingEntries + 3; ++i) pending.add(entry("a", std::to_string(i)));
+  EXPECT_EQ(pending.entries.size(), kMaxPendingEntries);
+  EXPECT_EQ(pending.entries.front().target, "3");
+  EXPECT_EQ(pending.dropped, 3U);
+  const Pending written = pending;
+  pending.add(entry("b"));
+  pending.remove(written);
+  ASSERT_EQ(pending.entries.size(), 1U);
+  EXPECT_EQ(pending.entries.front().action, "b");
+  for (std::int64_t id = 1; id <= static_cast<std::int64_t>(kMaxPendingVersions) + 1; ++id) {
+    PolicyVersion version;
+    version.id = id;
+    pending.add(std::move(version));
+  }
+  EXPECT_EQ(pending.versions.size(), kMaxPendingVersions);
+  EXPECT_EQ(pending.versions.front().id, 2);
+}
+
+TEST(Database, AReadThatFailsIsAnError) {
+  const test::TempFolder folder;
+  const auto database = open_at(folder.file("a.db"));
+  SQLite::Database(folder.file("a.db"), SQLite::OPEN_READWRITE, 10'000)
+      .exec("DROP TABLE policy_version; ALTER TABLE audit RENAME TO other");
+  EXPECT_FALSE(database->audit({}).has_value());
+  EXPECT_FALSE(database->versions(1).has_value());
+  EXPECT_FALSE(database->version(1).has_value());
 }
 
 TEST(Database, PingFindsThatTheFileIsGone) {
