@@ -1,4 +1,4 @@
-// The answer to a change that is in force: it says whether the change is on disk, or why it is not yet.
+// The answer to a change that is in force. One that is not on disk yet says so: "kept": false, "not_kept": why.
 //
 // Make one, hand kept() to the database, then answer() once with the body. The answer goes out when both are there,
 // from whichever thread comes last; a call that is refused in between is answered without it.
@@ -48,8 +48,7 @@ class Keeping {
       send();
     }
     void send() {
-      (*body)["kept"] = kept->empty();
-      if (!kept->empty()) (*body)["not_kept"] = *kept;
+      if (!kept->empty()) body->update({{"kept", false}, {"not_kept", *kept}});
       handoff->send(*body);
     }
 

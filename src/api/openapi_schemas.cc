@@ -89,15 +89,18 @@ const std::string& openapi_schemas() {
   "overrides": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Tiers"}},
   "whitelist": {"type": "array", "items": {"type": "string"}}}},
 "Defaults": {"type": "object", "required": ["defaults", "in_force"], "properties": {
+  "kept": {"type": "boolean"}, "not_kept": {"type": "string"},
   "defaults": {"$ref": "#/components/schemas/Tiers"},
   "in_force": {"type": "boolean"}}},
 "Override": {"type": "object", "required": ["agent", "override"], "properties": {
   "spread": {"type": "boolean", "description": "false: the shared store is away; other servers hear of it when that is back"},
+  "kept": {"type": "boolean"}, "not_kept": {"type": "string"},
   "agent": {"type": "string"},
   "override": {"oneOf": [{"$ref": "#/components/schemas/Tiers"}, {"type": "null"}]}}},
 "Agents": {"type": "object", "required": ["agents"], "properties": {"agents": {"type": "array", "items": {"type": "string"}}}},
 "AgentName": {"type": "object", "required": ["agent"], "properties": {"agent": {"type": "string"}}},
 "Whitelist": {"type": "object", "required": ["agents"], "properties": {
+  "kept": {"type": "boolean"}, "not_kept": {"type": "string"},
   "spread": {"type": "boolean", "description": "false: the shared store is away; other servers hear of it when that is back"},
   "agents": {"type": "array", "items": {"type": "string"}}}},
 )JSON") + R"JSON(
@@ -125,8 +128,10 @@ const std::string& openapi_schemas() {
   "changes": {"type": "object", "properties": {"put": {"type": "object"}, "deleted": {"type": "array", "items": {"type": "string"}}}},
   "policies": {"type": "array", "items": {"$ref": "#/components/schemas/PolicySummary"}}}},
 "Changed": {"type": "object", "required": ["version", "policies"], "properties": {
+  "kept": {"type": "boolean"}, "not_kept": {"type": "string"},
   "version": {"type": "integer"}, "policies": {"type": "integer"}}},
 "ChangedPolicy": {"type": "object", "required": ["version", "id"], "properties": {
+  "kept": {"type": "boolean"}, "not_kept": {"type": "string"},
   "version": {"type": "integer"}, "id": {"type": "string"}}},
 "Validation": {"type": "object", "required": ["ok", "problems", "notes"], "properties": {
   "ok": {"type": "boolean"},
@@ -164,10 +169,12 @@ const std::string& openapi_schemas() {
   "text": {"type": "string", "description": "JSON: {from, texts, policies, deleted, tiers}"}}},
 "Rollback": {"type": "object", "required": ["version"], "properties": {"version": {"type": "integer"}}},
 "RolledBack": {"type": "object", "required": ["version", "restored"], "properties": {
+  "kept": {"type": "boolean"}, "not_kept": {"type": "string"},
   "version": {"type": "integer"}, "restored": {"type": "integer"}}},
 "Reason": {"type": "object", "required": ["reason"], "properties": {"reason": {"type": "string", "minLength": 1, "maxLength": 500}}},
 "Emergency": {"type": "object", "required": ["active", "reason", "enabled_at", "enabled_by", "automatic"], "properties": {
   "spread": {"type": "boolean", "description": "false: the shared store is away; other servers hear of it when that is back"},
+  "kept": {"type": "boolean"}, "not_kept": {"type": "string"},
   "active": {"type": "boolean"}, "reason": {"type": ["string", "null"]}, "enabled_at": {"type": ["integer", "null"]},
   "enabled_by": {"type": ["string", "null"]}, "automatic": {"type": "boolean"}}},
 "LoadReport": {"type": "object", "required": ["load"], "properties": {"load": {"type": "number", "minimum": 0, "maximum": 1}}},
@@ -190,7 +197,7 @@ const std::string& openapi_schemas() {
 "NewToken": {"type": "object", "required": ["id", "secret", "role", "agent", "name", "created_at", "expires_at"], "properties": {
   "id": {"type": "string"}, "secret": {"type": "string"}, "role": {"enum": ["admin", "viewer", "agent"]}, "agent": {"type": ["string", "null"]},
   "name": {"type": "string"}, "created_at": {"type": "integer"}, "expires_at": {"type": ["integer", "null"]}}},
-"Revoked": {"type": "object", "required": ["id", "revoked"], "properties": {"id": {"type": "string"}, "revoked": {"type": "boolean"}}},
+"Revoked": {"type": "object", "required": ["id", "revoked"], "properties": {"kept": {"type": "boolean"}, "not_kept": {"type": "string"}, "id": {"type": "string"}, "revoked": {"type": "boolean"}}},
 "AgentSummary": {"type": "object", "required": ["agent", "rate_limited", "violations", "allowed", "denied", "last_seen", "exempt"], "properties": {
   "agent": {"type": "string"}, "rate_limited": {"type": "boolean"}, "violations": {"type": "integer"}, "allowed": {"type": "integer"},
   "denied": {"type": "integer"}, "last_seen": {"type": ["integer", "null"]}, "exempt": {"type": "boolean"}}},
@@ -295,6 +302,7 @@ const std::string& openapi_schemas() {
   "mode": {"enum": ["enforce", "monitor", "off", null]}, "weight": {"type": ["number", "null"]},
   "types": {"type": ["object", "null"], "additionalProperties": {"oneOf": [{"$ref": "#/components/schemas/QuotaAmounts"}, {"type": "null"}]}}}},
 "UserRule": {"type": "object", "required": ["user", "rule"], "properties": {
+  "kept": {"type": "boolean"}, "not_kept": {"type": "string"},
   "user": {"type": "string"}, "rule": {"oneOf": [{"$ref": "#/components/schemas/QuotaRule"}, {"type": "null"}]}}},
 "UserRules": {"type": "object", "required": ["users", "next"], "properties": {
   "users": {"type": "array", "items": {"$ref": "#/components/schemas/UserRule"}}, "next": {"type": ["string", "null"]}}},
@@ -305,6 +313,7 @@ const std::string& openapi_schemas() {
   "default_plan": {"type": "string"}, "timezone": {"type": "string"}, "mode": {"type": "string"},
   "plans": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/QuotaPlan"}}}},
 "PlanRules": {"type": "object", "required": ["plan", "rules"], "properties": {
+  "kept": {"type": "boolean"}, "not_kept": {"type": "string"},
   "plan": {"type": "string"}, "rules": {"oneOf": [{"$ref": "#/components/schemas/QuotaPlan"}, {"type": "null"}]}}},
 "UsageList": {"type": "object", "required": ["usage", "truncated"], "properties": {
   "usage": {"type": "array", "items": {"type": "object", "properties": {

@@ -180,6 +180,7 @@ class SqliteDatabase final : public Database {
   const bool in_memory_;
   const DatabaseBounds bounds_;
 
+  std::mutex writing_mutex_;       // what is pending is written by one thread at a time; the first of all
   mutable std::mutex file_mutex_;  // held while the disk is written; guards these two
   mutable SQLite::Database file_;
   mutable std::optional<Error> trouble_;  // why the last write failed, if it did
@@ -488,6 +489,7 @@ bool SqliteDatabase::write_pending() {
   Pending changes;
   std::vector<Kept> waiting;
   std::vector<Creation> creations;
+  std::unique_lock writing(writing_mutex_);
   {
     const std::lock_guard guard(mutex_);
     news_ = false;
@@ -502,9 +504,11 @@ bool SqliteDatabase::write_pending() {
       const std::lock_guard guard(mutex_);
       pending_.remove(changes);
     }
+    writing.unlock();
     tell_health(written);
     for (const Kept& kept : waiting) kept(written);
   }
+  if (writing.owns_lock()) writing.unlock();
   for (Creation& creation : creations) create(std::move(creation));
   return true;
 }

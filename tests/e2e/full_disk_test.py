@@ -116,7 +116,7 @@ class FullDisk(unittest.TestCase):
         self.filler.unlink()
         self.server = self.start()
         self.assertFalse(self.changed("GET", "/api/admin/emergency")["active"])
-        self.assertIs(self.changed("PUT", "/api/admin/emergency", {"reason": "kept"})["kept"], True)
+        self.assertNotIn("kept", self.changed("PUT", "/api/admin/emergency", {"reason": "kept"}))
 
 
 if __name__ == "__main__":

@@ -86,12 +86,13 @@ TEST_F(ReadPaths, LargeFilesAreRefusedUnread) {
   EXPECT_THAT(problems_of({large}), ElementsAre("D/large.yaml: must be at most 16 MiB, is 50 MiB"));
 }
 
-TEST(ReadText, AnEmptyDocumentHasTheTierLimits) {
-  for (const char* text : {"", "{}", "# nothing\n", "---\n", "\xEF\xBB\xBF"}) {
-    const Document read = document(text);
-    EXPECT_FALSE(read.has_policies);
-    EXPECT_TRUE(read.tier_limits_apply());
+TEST(ReadText, ADocumentWithoutAnyKeyIsAMistake) {
+  for (const char* text : {"", "{}", "# nothing\n", "---\n", "\xEF\xBB\xBF", "---\n---\n"}) {
+    EXPECT_EQ(problems(text),
+              "1:1: the document has no keys; write policies: [] if there are to be no policies of its own");
   }
+  EXPECT_EQ(document("policies: []\n---\n").policies.size(), 0U) << "one document of a stream may be empty";
+  EXPECT_TRUE(document("mode: enforce").tier_limits_apply());
   EXPECT_FALSE(document("policies: []").tier_limits_apply());
   EXPECT_TRUE(document("policies: []\ntiers: {}").tier_limits_apply());
 }
