@@ -8,7 +8,10 @@ core.register_action("headgate", {"http-req"}, function(txn)
     ["x-original-uri"] = {txn.sf:path()},
     ["x-real-ip"] = {txn.sf:src()},
   }
-  -- Take it from what you trust, not from what anybody can send.
+  -- With "auth: required", Headgate's own token (role gateway):
+  --   asked["authorization"] = {"Bearer " .. os.getenv("HEADGATE_TOKEN")}
+  -- Only what is named here is sent: nothing of the client's own headers reaches the gate.
+  -- Take the agent from what you trust, not from what any client can send.
   if agent then asked["x-headgate-agent"] = {agent} end
   local answer = core.httpclient():get{url = "http://127.0.0.1:7070/v1/gate", headers = asked, timeout = 200}
   if answer and answer.status == 429 then

@@ -113,7 +113,12 @@ Caller caller_of(const state::Token& token) {
   caller.known = true;
   caller.role = token.role;
   caller.agent = token.agent;
+  caller.user = token.user;
+  caller.tenant = token.tenant;
+  caller.plan = token.plan;
   caller.who = token.name.empty() ? token.id : token.name;
+  caller.token = token.number;
+  caller.expires = token.expires;
   return caller;
 }
 
@@ -125,12 +130,21 @@ struct Access::Impl {
   const std::uint64_t number = ++last_number;
 
   Impl(state::Database& the_database, AccessOptions the_options, Clock& the_clock)
-      : database(the_database), options(std::move(the_options)), clock(the_clock), failures(make_limiter(the_clock)) {}
+      : database(the_database),
+        options(std::move(the_options)),
+        clock(the_clock),
+        subjects(the_database, the_clock),
+        failures(make_limiter(the_clock)) {}
 
   [[nodiscard]] Nanos wall() const { return clock.wall(clock.now()); }
 
   [[nodiscard]] Admission by_token(std::string_view secret, std::string_view ip) const {
-    if (const auto token = database.identify(secret, wall())) return {caller_of(*token), std::nullopt};
+    const std::uint64_t version = database.token_version();  // before: a change meanwhile is noticed later
+    if (const auto token = database.identify(secret, wall())) {
+      Admission admission{caller_of(*token), std::nullopt};
+      admission.caller.token_version = version;
+      return admission;
+    }
     return failed(ip, "the token is not known, has expired or was revoked");
   }
 
@@ -138,7 +152,8 @@ struct Access::Impl {
   [[nodiscard]] Admission asking(Admission admission) const {
     const bool viewer = !admission.refusal && admission.caller.role == state::Role::kViewer;
     if (!viewer || options.auth != Auth::kRequired) return admission;
-    return refuse(kForbidden, "forbidden", "role viewer may look, but not ask; use a token of role agent or admin");
+    return refuse(kForbidden, "forbidden",
+                  "role viewer may look, but not ask; use a token of role agent, gateway or admin");
   }
 
   // What a failed attempt is answered.
@@ -199,17 +214,20 @@ struct Access::Impl {
                    Nanos{0}};
   }
 
-  // A browser's session.
-  [[nodiscard]] bool has_session(const net::HttpRequest& request) const {
-    const Nanos now = clock.now();
-    return any_session_cookie(request, [&](std::string_view id) { return sessions.holds(id, now); });
-  }
-  [[nodiscard]] static Caller browser() {
-    Caller caller;
-    caller.known = true;
-    caller.role = state::Role::kAdmin;
-    caller.who = "browser";
-    return caller;
+  // A browser's session. False: there is none.
+  [[nodiscard]] bool by_session(const net::HttpRequest& request, Admission& admission) const {
+    std::string session;
+    const bool holds = any_session_cookie(request, [&](std::string_view id) {
+      if (!sessions.holds(id, clock.now())) return false;
+      session = id;
+      return true;
+    });
+    if (!holds) return false;
+    admission.caller.known = true;
+    admission.caller.role = state::Role::kAdmin;
+    admission.caller.who = "browser";
+    admission.caller.session = std::move(session);
+    return true;
   }
 
   [[nodiscard]] bool by_certificate(const net::Peer* peer, Admission& admission) const {
@@ -230,6 +248,7 @@ struct Access::Impl {
   state::Database& database;
   const AccessOptions options;
   Clock& clock;
+  mutable Subjects subjects;
   std::unique_ptr<MemoryLimiter> failures;
   ExpiringSecrets codes{100, kCodeLifetime};
   ExpiringSecrets sessions{1'000, kSessionLifetime};
@@ -254,7 +273,14 @@ Admission Access::asks(const net::HttpRequest& request) const {
     return impl_->asking(std::move(admission));
   }
   if (admission.refusal = impl_->wrong_host(request); admission.refusal) return admission;
-  if (required() && impl_->has_session(request)) return {Impl::browser(), std::nullopt};
+  if (impl_->by_session(request, admission)) return admission;
+  return impl_->without_token(request.peer);
+}
+
+Admission Access::gates(const net::HttpRequest& request) const {
+  Admission admission;
+  if (impl_->by_header(request, admission)) return impl_->asking(std::move(admission));
+  if (admission.refusal = impl_->wrong_host(request); admission.refusal) return admission;
   return impl_->without_token(request.peer);
 }
 
@@ -271,12 +297,11 @@ Admission Access::identified(const net::HttpRequest& request, bool change, bool 
   if (admission.refusal = impl_->wrong_origin(request); admission.refusal) return admission;
   if (!impl_->by_header(request, admission)) {
     if (admission.refusal = impl_->wrong_host(request); admission.refusal) return admission;
-    if (impl_->has_session(request)) {
+    if (impl_->by_session(request, admission)) {
       // Browsers name the origin of whatever may change something; without one, nobody knows which page it was.
       if (change && find_header(request, "origin").count == 0) {
         return refuse(kForbidden, "bad_origin", "a browser session may change something only with an Origin header");
       }
-      admission.caller = Impl::browser();
     } else if (!impl_->by_certificate(request.peer, admission)) {
       return unauthorized("managing needs a token (Authorization: Bearer hg_...) or a signed-in browser");
     }
@@ -284,7 +309,7 @@ Admission Access::identified(const net::HttpRequest& request, bool change, bool 
   if (admission.refusal) return admission;
   const state::Role role = admission.caller.role;
   if (role == state::Role::kAdmin || (role == state::Role::kViewer && !change)) return admission;
-  if (role == state::Role::kAgent && agents) return admission;
+  if ((role == state::Role::kAgent || role == state::Role::kGateway) && agents) return admission;
   return refuse(kForbidden, "forbidden",
                 fmt::format("this takes role {}, and {} is {}", change ? "admin" : "viewer or admin",
                             admission.caller.who, to_string(role)));
@@ -299,12 +324,35 @@ Admission Access::reads_metrics(const net::HttpRequest& request) const {
   return admission;
 }
 
-std::optional<Refusal> Access::speaks_for(const Caller& caller, std::string_view agent) {
-  if (caller.agent.empty() || caller.agent == agent) return std::nullopt;
-  return Refusal{kForbidden, "wrong_agent",
-                 fmt::format("{} speaks for agent \"{}\" only, got {}", caller.who, caller.agent,
-                             agent.empty() ? "none" : '"' + base::shortened(agent, 100) + '"'),
-                 Nanos{0}};
+std::optional<Refusal> Access::believe(const Caller& caller, const net::Peer* peer, Check& check) const {
+  if (peer != nullptr) {
+    if (check.ip.empty()) {
+      check.ip = peer->ip;
+    } else if (check.ip != peer->ip) {
+      // A caller that chose its address would have as many limits as there are addresses.
+      const bool trusted = caller.known ? caller.speaks_for_others() : peer->loopback;
+      if (!trusted) {
+        return Refusal{kForbidden, "forbidden",
+                       fmt::format("ip may be given by roles admin and gateway, or without a token on this machine; "
+                                   "leave it out, and it is yours ({})",
+                                   peer->ip),
+                       Nanos{0}};
+      }
+    }
+  }
+  return impl_->subjects.prove(caller, check);
+}
+
+const Subjects& Access::subjects() const noexcept { return impl_->subjects; }
+
+bool Access::still_good(Caller& caller, Nanos now) const {
+  if (caller.token == 0) return caller.session.empty() || impl_->sessions.holds(caller.session, now);
+  if (caller.expires != Nanos{0} && caller.expires <= impl_->clock.wall(now)) return false;
+  const std::uint64_t version = impl_->database.token_version();
+  if (version == caller.token_version) return true;
+  if (!impl_->database.has_token(caller.token)) return false;
+  caller.token_version = version;
+  return true;
 }
 
 std::string Access::new_code() { return impl_->codes.make(impl_->clock.now()); }

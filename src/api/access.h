@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "api/caller.h"
+#include "api/subjects.h"
 #include "headgate/clock.h"
 #include "net/http.h"
 #include "state/database.h"
@@ -21,21 +23,6 @@
 namespace headgate::api {
 
 enum class Auth : std::uint8_t { kLocal, kRequired };
-
-// Who speaks. An empty agent may speak for any.
-struct Caller {
-  bool known = false;  // by a token, a browser session or a client certificate
-  state::Role role = state::Role::kAgent;
-  std::string agent;  // with kAgent: the only one it speaks for
-  std::string who;    // for the audit log: the token's name or id
-};
-
-struct Refusal {
-  int status = 401;
-  std::string_view code;  // "unauthorized", "forbidden", "wrong_agent", "bad_host", "bad_origin", "too_many_attempts"
-  std::string message;
-  Nanos retry_after{0};
-};
 
 struct Admission {
   Caller caller;
@@ -57,10 +44,12 @@ class Access {
   // kRequired it takes a token, a browser session or a client certificate, whose common name is the agent; a viewer
   // may not, since asking charges.
   [[nodiscard]] Admission asks(const net::HttpRequest& request) const;
+  // May this proxy ask (/v1/gate)? As asks(), but Origin and Cookie are its client's and are not looked at.
+  [[nodiscard]] Admission gates(const net::HttpRequest& request) const;
   // May it manage (/api/*)? `change`: it wants to change something, which takes an admin; else a viewer will do.
   [[nodiscard]] Admission manages(const net::HttpRequest& request, bool change) const;
-  // May it use quotas (/api/quotas/*)? As for managing, but an agent's token will do, too, even to change something: it
-  // speaks for the user of its agent's name, which is for the handler to see to.
+  // May it use quotas (/api/quotas/*)? As for managing, but an agent's or a gateway's token will do, too, even to
+  // change something: for which user it speaks is for the handler to see to.
   [[nodiscard]] Admission uses_quotas(const net::HttpRequest& request, bool change) const;
   // May it read /metrics? Open to loopback if so set; else as for managing.
   [[nodiscard]] Admission reads_metrics(const net::HttpRequest& request) const;
@@ -73,9 +62,13 @@ class Access {
   [[nodiscard]] Admission without_token(const net::Peer& peer) const;  // its certificate counts
   [[nodiscard]] bool required() const noexcept;
 
-  // May the caller speak for that agent? One bound to an agent must say so (or have it filled in): no name is not its
-  // name.
-  [[nodiscard]] static std::optional<Refusal> speaks_for(const Caller& caller, std::string_view agent);
+  // What is believed of a check: see Subjects. The address is the peer's, unless the caller may name another: roles
+  // admin and gateway, and callers without a token on this machine. No peer: the address is left as it is.
+  [[nodiscard]] std::optional<Refusal> believe(const Caller& caller, const net::Peer* peer, Check& check) const;
+  [[nodiscard]] const Subjects& subjects() const noexcept;
+  // Whether the token or browser session of an open connection is still good. A relaxed load and a comparison; only
+  // once tokens have changed is this one looked for again. `now` is steady.
+  [[nodiscard]] bool still_good(Caller& caller, Nanos now) const;
 
   // Browsers. A code is good once, for ten minutes; a session for twelve hours, in an HttpOnly, SameSite=Strict cookie.
   // Both are kept in memory, and stand for an admin. Of codes the newest 100 count, of sessions the newest 1,000.

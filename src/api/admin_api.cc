@@ -74,6 +74,9 @@ Json token_json(const state::Token& token) {
   return {{"id", token.id},
           {"role", to_string(token.role)},
           {"agent", text_or_null(token.agent)},
+          {"user", text_or_null(token.user)},
+          {"tenant", text_or_null(token.tenant)},
+          {"plan", text_or_null(token.plan)},
           {"name", token.name},
           {"created_at", millis(token.created)},
           {"expires_at", token.expires == Nanos{0} ? Json() : Json(millis(token.expires))}};
@@ -231,18 +234,21 @@ void get_tokens(Call& call) {
 }
 
 void post_token(Call& call) {
-  const auto body = body_of(call, std::array<std::string_view, 4>{"role", "agent", "name", "ttl_ms"});
+  const auto body =
+      body_of(call, std::array<std::string_view, 7>{"role", "agent", "user", "tenant", "plan", "name", "ttl_ms"});
   if (!body) return;
   state::Database::TokenRequest request;
   std::string role;
   if (!take_text(call, *body, "role", role) || !take_text(call, *body, "agent", request.agent) ||
-      !take_text(call, *body, "name", request.name)) {
+      !take_text(call, *body, "user", request.user) || !take_text(call, *body, "tenant", request.tenant) ||
+      !take_text(call, *body, "plan", request.plan) || !take_text(call, *body, "name", request.name)) {
     return;
   }
   const std::optional<state::Role> known = state::role_of(role);
   if (!known) {
-    return call.fail(400, "invalid_request",
-                     fmt::format("role must be admin, viewer or agent, got \"{}\"", base::shortened(role, 60)));
+    return call.fail(
+        400, "invalid_request",
+        fmt::format("role must be admin, viewer, gateway or agent, got \"{}\"", base::shortened(role, 60)));
   }
   request.role = *known;
   if (const auto ttl = body->find("ttl_ms"); ttl != body->end() && !ttl->is_null()) {

@@ -10,8 +10,8 @@ namespace headgate::api {
 // Sends what it is given, and takes nothing in. It joins the feed once it has a link.
 class EventFeed::Listener final : public net::Session {
  public:
-  Listener(std::shared_ptr<EventFeed> feed, std::uint64_t id, std::uint64_t last)
-      : feed_(std::move(feed)), id_(id), last_(last) {}
+  Listener(std::shared_ptr<EventFeed> feed, std::uint64_t id, std::uint64_t last, StillGood still_good)
+      : feed_(std::move(feed)), id_(id), last_(last), still_good_(std::move(still_good)) {}
   ~Listener() override { feed_->leave(id_); }
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -21,6 +21,11 @@ class EventFeed::Listener final : public net::Session {
   [[nodiscard]] bool midway() const noexcept override { return false; }
   void tick(Nanos now) override {
     constexpr Nanos kKeepAlive = std::chrono::seconds{15};
+    now_ = now;
+    if (!still_good_(now)) {
+      close = true;
+      return;
+    }
     if (!joined_ && link != nullptr) {
       joined_ = true;
       spoke_ = now;
@@ -32,6 +37,10 @@ class EventFeed::Listener final : public net::Session {
   }
   void push(std::string_view text) {
     if (close) return;
+    if (!still_good_(now_)) {
+      close = true;
+      return;
+    }
     if (out.size() + text.size() > kMostBacklog) {
       close = true;  // it may come back, and ask for what it has missed
       return;
@@ -43,8 +52,10 @@ class EventFeed::Listener final : public net::Session {
   std::shared_ptr<EventFeed> feed_;
   std::uint64_t id_;
   std::uint64_t last_;
+  StillGood still_good_;
   bool joined_ = false;
   Nanos spoke_{0};
+  Nanos now_{0};  // of the last tick
 };
 
 void EventFeed::on_notice(const observe::Notice& notice) {
@@ -67,7 +78,7 @@ void EventFeed::on_notice(const observe::Notice& notice) {
   }
 }
 
-std::unique_ptr<net::Session> EventFeed::listen(std::uint64_t last) {
+std::unique_ptr<net::Session> EventFeed::listen(std::uint64_t last, StillGood still_good) {
   std::uint64_t id = 0;
   {
     const std::lock_guard guard(mutex_);
@@ -75,7 +86,7 @@ std::unique_ptr<net::Session> EventFeed::listen(std::uint64_t last) {
     ++listeners_;
     id = ++next_listener_;
   }
-  return std::make_unique<Listener>(shared_from_this(), id, last);
+  return std::make_unique<Listener>(shared_from_this(), id, last, std::move(still_good));
 }
 
 std::uint64_t EventFeed::newest() const {

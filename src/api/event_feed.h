@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,8 +25,11 @@ class EventFeed final : public observe::NoticeSink, public std::enable_shared_fr
 
   void on_notice(const observe::Notice& notice) override;
 
-  // The connection of one listener, from the event after `last` on. nullptr: as many listen as may.
-  [[nodiscard]] std::unique_ptr<net::Session> listen(std::uint64_t last);
+  // Whether the listener may still listen, now (steady).
+  using StillGood = std::function<bool(Nanos now)>;
+  // The connection of one listener, from the event after `last` on. It is closed once `still_good` says no, which is
+  // asked before each event and about once a second. nullptr: as many listen as may.
+  [[nodiscard]] std::unique_ptr<net::Session> listen(std::uint64_t last, StillGood still_good);
   [[nodiscard]] std::uint64_t newest() const;
 
  private:

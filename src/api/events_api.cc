@@ -126,7 +126,9 @@ void get_events(Call& call) {
   }
   EventFeed& feed = *call.context.feed;
   const std::optional<std::uint64_t> last = number_of(call.request.header("last-event-id"));
-  std::unique_ptr<net::Session> session = feed.listen(last.value_or(feed.newest()));
+  std::unique_ptr<net::Session> session =
+      feed.listen(last.value_or(feed.newest()), [access = call.service().access, caller = call.caller](
+                                                    Nanos now) mutable { return access->still_good(caller, now); });
   if (session == nullptr) {
     return call.fail(503, "too_many_listeners",
                      fmt::format("at most {} listen to events at a time", EventFeed::kMostListeners),

@@ -1,13 +1,15 @@
 // GET|POST /v1/gate: for nginx's auth_request and forward-auth proxies, which ask with headers and read the status.
 //
-// The headers are the proxy's word: a proxy must set (or clear) every X-Headgate-* header that it passes on. Addresses
-// in X-Forwarded-For and X-Real-IP count only if the proxy is on this machine.
+// The headers are the proxy's word only where it sets or clears them; otherwise they are its client's. GateTrust says
+// which are believed. Every request counts at least one.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
+#include <span>
 
 #include "api/asking.h"
 #include "api/limit_headers.h"
@@ -27,15 +29,18 @@ bool is_address(std::string_view text) noexcept {
   });
 }
 
-// Who came to the proxy, as far as it can be believed.
-std::string_view client_ip(const net::HttpRequest& request) noexcept {
+// The address of the proxy's client, as far as it can be believed.
+std::string_view client_ip(const net::HttpRequest& request, const Caller& caller, const GateTrust& trust) noexcept {
   if (request.peer == nullptr) return {};
-  if (request.peer->loopback) {
-    const std::string_view hops = request.header("x-forwarded-for");
-    const std::size_t comma = hops.rfind(',');
-    const std::string_view last = base::trimmed(comma == std::string_view::npos ? hops : hops.substr(comma + 1));
-    if (is_address(last)) return last;
+  const bool proxy = caller.known ? caller.speaks_for_others() : request.peer->loopback;
+  if (proxy) {
     if (const std::string_view real = request.header("x-real-ip"); is_address(real)) return real;
+    if (trust.forwarded_for) {
+      const std::string_view hops = request.header("x-forwarded-for");
+      const std::size_t comma = hops.rfind(',');
+      const std::string_view last = base::trimmed(comma == std::string_view::npos ? hops : hops.substr(comma + 1));
+      if (is_address(last)) return last;
+    }
   }
   return request.peer->ip;
 }
@@ -51,15 +56,36 @@ std::string_view path_of(std::string_view uri) noexcept {
   return uri.substr(0, uri.find_first_of("?#"));
 }
 
-// "GET /path", in `out`; what is too long for an operation counts as its beginning. False: nobody has said what is to
-// be done.
-bool operation_of(const net::HttpRequest& request, std::string& out) {
-  std::string_view uri = request.header("x-original-uri");
-  std::string_view method = request.header("x-original-method");
-  if (uri.empty()) uri = request.header("x-forwarded-uri");
-  if (uri.empty()) uri = request.header("x-original-url");
-  if (method.empty()) method = request.header("x-forwarded-method");
-  if (uri.empty()) return false;
+// A value that proxies set under one of several names. One that came under two names, and not the same, may be the
+// client's: nullopt.
+std::optional<std::string_view> agreed(const net::HttpRequest& request, std::span<const std::string_view> names) {
+  std::string_view found;
+  for (const std::string_view name : names) {
+    const std::string_view value = request.header(name);
+    if (value.empty()) continue;
+    if (!found.empty() && found != value) return std::nullopt;
+    found = value;
+  }
+  return found;
+}
+
+// "GET /path", in `out`; what is too long for an operation counts as its beginning. A problem: what is wrong.
+std::string_view operation_of(const net::HttpRequest& request, std::string& out) {
+  constexpr std::array<std::string_view, 3> kUris{"x-original-uri", "x-forwarded-uri", "x-original-url"};
+  constexpr std::array<std::string_view, 2> kMethods{"x-original-method", "x-forwarded-method"};
+  const std::optional<std::string_view> named = agreed(request, kUris);
+  const std::optional<std::string_view> by = agreed(request, kMethods);
+  if (!named || !by) {
+    return "X-Original-URI or -Method and X-Forwarded-Uri or -Method differ: one of them is the client's; let the "
+           "proxy "
+           "clear those that it does not set";
+  }
+  const std::string_view uri = *named;
+  const std::string_view method = *by;
+  if (uri.empty()) {
+    return "the operation is needed: give X-Original-URI or X-Forwarded-Uri, or X-Headgate-Operation where gate.trust "
+           "has operation";
+  }
   out.assign(method.empty() ? to_string(request.method) : method);
   out += ' ';
   out += path_of(uri);
@@ -68,7 +94,7 @@ bool operation_of(const net::HttpRequest& request, std::string& out) {
     while (end > 0 && (static_cast<unsigned char>(out[end]) & 0xC0U) == 0x80U) --end;
     out.resize(end);
   }
-  return true;
+  return {};
 }
 
 // "3", or "tokens=1200, requests=1". False: neither.
@@ -92,6 +118,19 @@ bool costs_of(std::string_view text, std::array<Cost, kMaxCosts>& costs, std::si
       if (costs[i].unit == cost.unit) return false;
     }
   }
+  return true;
+}
+
+// Every request is at least one. False: there is no room left to say so.
+bool count_request(std::array<Cost, kMaxCosts>& costs, std::size_t& count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (costs[i].unit != "requests") continue;
+    if (costs[i].amount >= 0) costs[i].amount = std::max(costs[i].amount, 1.0);  // others are refused as they came
+    return true;
+  }
+  if (count == 0) return true;  // one request by itself
+  if (count == costs.size()) return false;
+  costs[count++] = {"requests", 1};
   return true;
 }
 
@@ -157,38 +196,39 @@ void answer_gate(const engine::CheckDecision& decision, const Asked& asked, Buff
 }  // namespace
 
 void check_gate(Context& context, const net::HttpRequest& request, net::HttpReply& reply) {
-  const Admission admission = context.service.access->asks(request);
+  const Admission admission = context.service.access->gates(request);
   if (admission.refusal) return refuse(request, reply, *admission.refusal);
+  const GateTrust& trust = context.options.gate;
+  const auto invalid = [&](std::string_view problem) {
+    count_error(context.service, observe::Protocol::kGate, request.now);
+    send_error(request, reply, 400, "invalid_check", problem);
+  };
   Check check;
-  check.agent = request.header("x-headgate-agent");
-  if (check.agent.empty()) check.agent = admission.caller.agent;
-  if (const auto refusal = Access::speaks_for(admission.caller, check.agent)) return refuse(request, reply, *refusal);
-  check.operation = request.header("x-headgate-operation");
-  check.session = request.header("x-headgate-session");
-  check.user = request.header("x-headgate-user");
-  check.context = request.header("x-headgate-context");
+  if (trust.agent) check.agent = request.header("x-headgate-agent");
+  if (trust.operation) check.operation = request.header("x-headgate-operation");
+  if (trust.session) check.session = request.header("x-headgate-session");
+  if (trust.user) check.user = request.header("x-headgate-user");
+  if (trust.context) check.context = request.header("x-headgate-context");
   check.channel = "http";
-  check.ip = client_ip(request);
+  check.ip = client_ip(request, admission.caller, trust);
   thread_local std::string operation;
   if (check.operation.empty()) {
-    if (!operation_of(request, operation)) {
-      count_error(context.service, observe::Protocol::kGate, request.now);
-      return send_error(request, reply, 400, "invalid_check",
-                        "the operation is needed: give X-Headgate-Operation, X-Original-URI or X-Forwarded-Uri");
-    }
+    if (const std::string_view problem = operation_of(request, operation); !problem.empty()) return invalid(problem);
     check.operation = operation;
   }
   std::array<Cost, kMaxCosts> costs;
   std::size_t count = 0;
-  const std::string_view cost = request.header("x-headgate-cost");
-  if (!costs_of(cost, costs, count)) {
-    count_error(context.service, observe::Protocol::kGate, request.now);
-    return send_error(request, reply, 400, "invalid_check",
-                      fmt::format("X-Headgate-Cost must be a number, or up to {} of UNIT=NUMBER with commas between "
-                                  "them, each unit once, got \"{}\"",
-                                  kMaxCosts, base::shortened(cost, 60)));
+  const std::string_view cost = trust.cost ? request.header("x-headgate-cost") : std::string_view();
+  if (!costs_of(cost, costs, count) || !count_request(costs, count)) {
+    return invalid(
+        fmt::format("X-Headgate-Cost must be a number, or up to {} of UNIT=NUMBER with commas between them, "
+                    "each unit once and one of them requests, got \"{}\"",
+                    kMaxCosts, base::shortened(cost, 60)));
   }
   check.costs = {costs.data(), count};
+  if (const auto refusal = context.service.access->believe(admission.caller, nullptr, check)) {
+    return refuse(request, reply, *refusal);
+  }
   const Asked asked{sane_request_id(request), wants_problem_json(request)};
   ask_and_answer<answer_gate>(context, observe::Protocol::kGate, request, reply, check, asked);
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/gate_trust.h"
 #include "api/policies.h"
 #include "api/service.h"
 #include "net/http.h"
@@ -42,6 +43,7 @@ struct HttpApiOptions {
   Nanos started{0};                                // wall clock; 0: when the handler was made
   std::size_t max_cells = 0;                       // of the engine, for those who look; 0: not told
   WebSocketUpgrade websocket;
+  GateTrust gate;
 };
 
 class HttpApi : public net::HttpHandler {

@@ -254,7 +254,7 @@ void delete_whitelist(Call& call) {
       return call.fail(404, "not_found", fmt::format("agent \"{}\" is not exempt", call.id));
     }
     return call.fail(409, "conflict",
-                     fmt::format("agent \"{}\" is exempt by the policies or always; it is not on this list", call.id));
+                     fmt::format("agent \"{}\" is exempt by the policies; it is not on this list", call.id));
   }
   state::AuditEntry entry = entry_of(call, "whitelist.remove", call.id);
   entry.before = text_of(Json{{"agent", call.id}});

@@ -187,15 +187,18 @@ const std::string& openapi_schemas() {
 "Audit": {"type": "object", "required": ["entries", "next"], "properties": {
   "entries": {"type": "array", "items": {"$ref": "#/components/schemas/AuditEntry"}},
   "next": {"type": ["integer", "null"], "description": "give it as before to go on"}}},
-"Token": {"type": "object", "required": ["id", "role", "agent", "name", "created_at", "expires_at"], "properties": {
-  "id": {"type": "string"}, "role": {"enum": ["admin", "viewer", "agent"]}, "agent": {"type": ["string", "null"]}, "name": {"type": "string"},
+"Token": {"type": "object", "required": ["id", "role", "agent", "user", "tenant", "plan", "name", "created_at", "expires_at"], "properties": {
+  "id": {"type": "string"}, "role": {"enum": ["admin", "viewer", "gateway", "agent"]}, "agent": {"type": ["string", "null"]}, "name": {"type": "string"},
+  "user": {"type": ["string", "null"]}, "tenant": {"type": ["string", "null"]}, "plan": {"type": ["string", "null"]},
   "created_at": {"type": "integer"}, "expires_at": {"type": ["integer", "null"]}}},
 "Tokens": {"type": "object", "required": ["tokens"], "properties": {
   "tokens": {"type": "array", "items": {"$ref": "#/components/schemas/Token"}}}},
 "TokenRequest": {"type": "object", "required": ["role"], "properties": {
-  "role": {"enum": ["admin", "viewer", "agent"]}, "agent": {"type": "string"}, "name": {"type": "string"}, "ttl_ms": {"type": "integer", "minimum": 1}}},
-"NewToken": {"type": "object", "required": ["id", "secret", "role", "agent", "name", "created_at", "expires_at"], "properties": {
-  "id": {"type": "string"}, "secret": {"type": "string"}, "role": {"enum": ["admin", "viewer", "agent"]}, "agent": {"type": ["string", "null"]},
+  "role": {"enum": ["admin", "viewer", "gateway", "agent"]}, "agent": {"type": "string"}, "user": {"type": "string"}, "tenant": {"type": "string"},
+  "plan": {"type": "string"}, "name": {"type": "string"}, "ttl_ms": {"type": "integer", "minimum": 1}}},
+"NewToken": {"type": "object", "required": ["id", "secret", "role", "agent", "user", "tenant", "plan", "name", "created_at", "expires_at"], "properties": {
+  "id": {"type": "string"}, "secret": {"type": "string"}, "role": {"enum": ["admin", "viewer", "gateway", "agent"]}, "agent": {"type": ["string", "null"]},
+  "user": {"type": ["string", "null"]}, "tenant": {"type": ["string", "null"]}, "plan": {"type": ["string", "null"]},
   "name": {"type": "string"}, "created_at": {"type": "integer"}, "expires_at": {"type": ["integer", "null"]}}},
 "Revoked": {"type": "object", "required": ["id", "revoked"], "properties": {"kept": {"type": "boolean"}, "not_kept": {"type": "string"}, "id": {"type": "string"}, "revoked": {"type": "boolean"}}},
 "AgentSummary": {"type": "object", "required": ["agent", "rate_limited", "violations", "allowed", "denied", "last_seen", "exempt"], "properties": {

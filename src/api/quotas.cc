@@ -143,7 +143,7 @@ void Quotas::check(QuotaAsk ask, Done done) {
     guard.unlock();
     return judge(asking);
   }
-  if (asking->ask.run.empty()) asking->ask.run = new_run();
+  asking->ask.run = asking->ask.run.empty() ? new_run() : run_key(asking->ask.user, asking->ask.run);
   const QuotaAsk& asked = asking->ask;
   const quota::RunQueue::Entered entered =
       queue_.enter({.id = asked.run,
@@ -170,7 +170,7 @@ void Quotas::check(QuotaAsk ask, Done done) {
     case Entered::kTwice:
       return asking->done(
           Error{ErrorCode::kInvalidArgument,
-                fmt::format("run \"{}\" waits or runs already; give each run a name of its own", asked.run)});
+                fmt::format("run \"{}\" waits or runs already; give each run a name of its own", run_name(asked.run))});
     case Entered::kWaits: break;
   }
   wake_.notify_one();
@@ -237,7 +237,7 @@ void Quotas::judge(const AskingPtr& asking) {
 void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outcomes, Nanos wall, QuotaAnswer& answer) {
   answer.plan = asking.allowance.plan;
   answer.counted_as = asking.allowance.type;
-  answer.run = asking.tracked ? asking.ask.run : std::string();
+  answer.run = asking.tracked ? std::string(run_name(asking.ask.run)) : std::string();
   answer.waited = asking.waited;
   answer.wall = wall;
   answer.monitored = asking.counted() && !asking.enforced();

@@ -52,6 +52,14 @@ struct QuotaAsk {
   std::function<bool()> gone{};  // whether the asker has gone away meanwhile
 };
 
+// Runs are known by their user and name: names belong to one user each. Neither has a line break in it.
+[[nodiscard]] inline std::string run_key(std::string_view user, std::string_view run) {
+  return std::string(user).append(1, '\n').append(run);
+}
+[[nodiscard]] inline std::string_view run_name(std::string_view key) noexcept {
+  return key.substr(key.find('\n') + 1);  // one that the server has made up has no user
+}
+
 struct QuotaAnswer {
   bool allowed = false;
   std::string error{};   // when denied: "quota_exceeded", "throttled", "queue_full", "timed_out" or a policy's
@@ -117,7 +125,7 @@ class Quotas final : private ClockListener {
   // The date of an instant where the user is: "2026-11-16".
   [[nodiscard]] std::string local_date(const std::string& user, const std::string& type, Nanos wall);
 
-  // Ends a run, or a wait. `user`: whose it must be; empty: anybody's.
+  // Ends a run, or a wait. `user`: whose it must be; empty: anybody's, if only one user has a run of that name.
   bool end(const std::string& run, const std::string& user);
   bool renew(const std::string& run, const std::string& user);
   struct Line {
@@ -151,6 +159,7 @@ class Quotas final : private ClockListener {
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
  private:
+  [[nodiscard]] std::string find_run_locked(const std::string& run, const std::string& user) const;
   struct Asking;
   using AskingPtr = std::shared_ptr<Asking>;
 

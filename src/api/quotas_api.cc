@@ -241,14 +241,27 @@ Quotas* quotas_of(const Call& call) {
 }
 
 bool speaks_for_user(const Call& call, std::string& user) {
-  if (user.empty() && !call.caller.agent.empty()) user = call.caller.agent;
-  if (const std::optional<Refusal> refusal = Access::speaks_for(call.caller, user)) {
-    call.fail(refusal->status, refusal->code,
-              fmt::format("{} speaks for user \"{}\" only, got \"{}\"", call.caller.who, call.caller.agent,
-                          base::shortened(user, 100)));
+  const Caller& caller = call.caller;
+  if (caller.role == state::Role::kAdmin || caller.role == state::Role::kViewer) return true;
+  const bool by_agent = caller.user.empty() && caller.role == state::Role::kAgent;
+  const std::string& own = by_agent ? caller.agent : caller.user;
+  if (user.empty()) user = own;
+  if (user.empty()) {
+    call.fail(403, "forbidden", "a user must be named, since the token binds none; reading of all takes role viewer");
     return false;
   }
-  return true;
+  if (!own.empty() && user != own) {
+    call.fail(403, by_agent ? "wrong_agent" : "wrong_subject",
+              fmt::format("{} speaks for user \"{}\" only, got \"{}\"", caller.who, own, base::shortened(user, 100)));
+    return false;
+  }
+  // A token that is bound to an agent speaks for the user of that name, so such names are taken as well.
+  const Subjects& subjects = call.service().access->subjects();
+  std::optional<Refusal> refusal = subjects.may_name(caller, state::Bound::kUser, user);
+  if (!refusal && own.empty()) refusal = subjects.may_name(caller, state::Bound::kAgent, user);
+  if (!refusal) return true;
+  call.fail(refusal->status, "wrong_subject", refusal->message);
+  return false;
 }
 
 void post_quota_check(Call& call) {
@@ -280,17 +293,24 @@ void post_quota_check(Call& call) {
   fields.need("type", ask.type);
   if (!fields.good()) return;
   // Whoever could choose its plan would choose the best one.
-  if (!ask.plan.empty() && call.caller.role == state::Role::kAgent) {
+  if (ask.plan.empty()) ask.plan = call.caller.plan;
+  if (!call.caller.plan.empty() && ask.plan != call.caller.plan) {
+    return call.fail(403, "wrong_subject",
+                     fmt::format("{} speaks for plan \"{}\" only, got \"{}\"", call.caller.who, call.caller.plan,
+                                 base::shortened(ask.plan, 100)));
+  }
+  if (!ask.plan.empty() && call.caller.plan.empty() && call.caller.role == state::Role::kAgent) {
     const Result<quota::Allowance> own = quotas->book().find(ask.user, {}, ask.type);
     if (own && own->plan != ask.plan) {
-      return call.fail(403, "forbidden",
-                       fmt::format("plan may be chosen by an admin only; leave it out, and it is \"{}\"", own->plan));
+      return call.fail(
+          403, "forbidden",
+          fmt::format("plan may be chosen by roles admin and gateway only; leave it out, and it is \"{}\"", own->plan));
     }
   }
   // Nor is it for them to say that they go before everybody else.
   if (priority > 0 && call.caller.role == state::Role::kAgent) {
     return call.fail(403, "forbidden",
-                     fmt::format("a priority above 0 may be given by an admin only, got {}", priority));
+                     fmt::format("a priority above 0 may be given by roles admin and gateway only, got {}", priority));
   }
   if (cpu >= 0) ask.cpu = cpu;
   if (memory >= 0) ask.memory = memory;
@@ -374,12 +394,13 @@ void get_quota_user(Call& call) {
 void get_quota_queue(Call& call) {
   Quotas* quotas = quotas_of(call);
   if (quotas == nullptr) return;
-  const std::string& own = call.caller.agent;
+  std::string own = net::query_value(call.request.query, "user");
+  if (!speaks_for_user(call, own)) return;
   const Quotas::Line line = quotas->line(kMostShown, own);
   const Nanos now = call.service().clock->now();
   Json waiting = Json::array();
   for (const quota::RunQueue::Waiting& each : line.waiting) {
-    waiting.push_back({{"run", each.arrival.id},
+    waiting.push_back({{"run", run_name(each.arrival.id)},
                        {"user", each.arrival.user},
                        {"type", each.arrival.type},
                        {"session", text_or_null(each.arrival.session)},
@@ -391,7 +412,7 @@ void get_quota_queue(Call& call) {
   Json running = Json::array();
   for (const quota::RunQueue::Running& each : line.running) {
     if (!own.empty() && each.arrival.user != own) continue;
-    running.push_back({{"run", each.arrival.id},
+    running.push_back({{"run", run_name(each.arrival.id)},
                        {"user", each.arrival.user},
                        {"type", each.arrival.type},
                        {"session", text_or_null(each.arrival.session)},
@@ -408,7 +429,9 @@ void get_quota_queue(Call& call) {
 void post_renew_run(Call& call) {
   Quotas* quotas = quotas_of(call);
   if (quotas == nullptr) return;
-  if (!quotas->renew(call.id, call.caller.agent)) {
+  std::string user = net::query_value(call.request.query, "user");
+  if (!speaks_for_user(call, user)) return;
+  if (!quotas->renew(call.id, user)) {
     return call.fail(404, "not_found", fmt::format("no run \"{}\" is under way", base::shortened(call.id, 100)));
   }
   call.send(Json{{"run", call.id},
@@ -419,7 +442,9 @@ void post_renew_run(Call& call) {
 void delete_run(Call& call) {
   Quotas* quotas = quotas_of(call);
   if (quotas == nullptr) return;
-  if (!quotas->end(call.id, call.caller.agent)) {
+  std::string user = net::query_value(call.request.query, "user");
+  if (!speaks_for_user(call, user)) return;
+  if (!quotas->end(call.id, user)) {
     return call.fail(404, "not_found", fmt::format("no run \"{}\" waits or runs", base::shortened(call.id, 100)));
   }
   call.send(Json{{"run", call.id}, {"ended", true}});

@@ -53,11 +53,18 @@ void Quotas::move_on(std::unique_lock<std::mutex>& guard) {
   guard.lock();
 }
 
-bool Quotas::end(const std::string& run, const std::string& user) {
+std::string Quotas::find_run_locked(const std::string& run, const std::string& user) const {
+  if (queue_.knows(run)) return run;
+  if (!user.empty()) return run_key(user, run);
+  return queue_.only_id_ending(run_key({}, run)).value_or(run);
+}
+
+bool Quotas::end(const std::string& named, const std::string& user) {
   AskingPtr waited;
   std::string lease;
   {
     const std::lock_guard guard(mutex_);
+    const std::string run = find_run_locked(named, user);
     if (!queue_.end(run, user, service_.clock->now())) return false;
     if (const auto held = held_.find(run); held != held_.end()) {
       lease = std::move(held->second);
@@ -78,10 +85,11 @@ bool Quotas::end(const std::string& run, const std::string& user) {
   return true;
 }
 
-bool Quotas::renew(const std::string& run, const std::string& user) {
+bool Quotas::renew(const std::string& named, const std::string& user) {
   std::string lease;
   {
     const std::lock_guard guard(mutex_);
+    const std::string run = find_run_locked(named, user);
     if (!queue_.renew(run, user, service_.clock->now())) return false;
     if (const auto held = held_.find(run); held != held_.end()) lease = held->second;
   }

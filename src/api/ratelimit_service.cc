@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <grpc/health/v1/health.pb.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
@@ -412,8 +413,15 @@ class RateLimitService final : public net::GrpcHandler {
 
   [[nodiscard]] Admission admitted(const GrpcCall& call) const {
     constexpr std::string_view kBearer = "bearer ";
+    const auto is_authorization = [](const net::Header& header) { return header.name == "authorization"; };
+    if (std::count_if(call.metadata.begin(), call.metadata.end(), is_authorization) > 1) {
+      // A proxy in front may have believed the other one.
+      Admission admission;
+      admission.refusal = Refusal{401, "unauthorized", "authorization must be given once", Nanos{0}};
+      return admission;
+    }
     for (const net::Header& header : call.metadata) {
-      if (header.name != "authorization") continue;
+      if (!is_authorization(header)) continue;
       bool bearer = header.value.size() > kBearer.size();
       for (std::size_t i = 0; bearer && i < kBearer.size(); ++i) {
         bearer = static_cast<char>(header.value[i] | ' ') == kBearer[i];
@@ -465,7 +473,7 @@ class RateLimitService final : public net::GrpcHandler {
   }
 
   // Descriptors into checks.
-  static std::optional<Refused> read(const Caller& caller, Scratch& scratch) {
+  std::optional<Refused> read(const Caller& caller, Scratch& scratch) const {
     const RateLimitRequest& request = scratch.request;
     if (request.domain().empty()) return Refused{GrpcStatus::kInvalidArgument, "domain must not be empty"};
     const int count = request.descriptors_size();
@@ -485,8 +493,11 @@ class RateLimitService final : public net::GrpcHandler {
       Asked& asked = scratch.asked.emplace_back();
       Check& check = scratch.checks.emplace_back();
       if (auto refused = read_one(request, descriptor, asked, check, scratch)) return refuse(std::move(*refused));
-      if (check.agent.empty()) check.agent = caller.agent;
-      if (const auto refusal = Access::speaks_for(caller, check.agent)) return refuse(refused_of(*refusal));
+      if (const auto refusal = service_.access->believe(caller, nullptr, check)) return refuse(refused_of(*refusal));
+      if (asked.kind == Asked::Kind::kRefund && !caller.speaks_for_others()) {
+        return refuse(
+            {GrpcStatus::kPermissionDenied, "is_negative_hits gives back, which takes role gateway or admin"});
+      }
     }
     // Only now, since these do not move any more.
     for (std::size_t i = 0; i < scratch.asked.size(); ++i) {

@@ -81,16 +81,16 @@ class Commands final : public net::RespCommands {
   void command(Args args, RespWriter& reply, RespContext& context) noexcept override {
     try {
       // What is asked most comes first.
-      if (is_word(args[0], "CL.THROTTLE")) return entered(reply) ? throttle(args, reply, context) : void();
-      if (is_word(args[0], "HG.CHECK")) return entered(reply) ? check(args, reply, context) : void();
+      if (is_word(args[0], "CL.THROTTLE")) return entered(reply, context) ? throttle(args, reply, context) : void();
+      if (is_word(args[0], "HG.CHECK")) return entered(reply, context) ? check(args, reply, context) : void();
       for (const Entry& entry : kEntries) {
         if (!is_word(args[0], entry.name)) continue;
-        if (entry.guarded && !entered(reply)) return;
+        if (entry.guarded && !entered(reply, context)) return;
         const std::size_t given = args.size() - 1;
         if (given < entry.least || given > entry.most) return wrong_count(args[0], reply);
         return (this->*entry.run)(args, reply, context);
       }
-      if (!entered(reply)) return;
+      if (!entered(reply, context)) return;
       std::vector<std::string> names{"CL.THROTTLE", "HG.CHECK"};
       for (const Entry& entry : kEntries) names.emplace_back(entry.name);
       reply.error(fmt::format("ERR unknown command '{}'{}", base::shortened(args[0], 60),
@@ -119,19 +119,17 @@ class Commands final : public net::RespCommands {
     reply.error(fmt::format("ERR wrong number of arguments for '{}' command", base::shortened(name, 60)));
   }
 
-  // Whether the connection may ask; tells it if not.
-  [[nodiscard]] bool entered(RespWriter& reply) const {
-    if (!admission_.refusal) [[likely]]
-      return true;
+  // Whether the connection may ask; tells it if not. One whose token is no longer good is closed.
+  [[nodiscard]] bool entered(RespWriter& reply, RespContext& context) {
+    if (!admission_.refusal) [[likely]] {
+      if (service_.access->still_good(admission_.caller, context.now())) [[likely]]
+        return true;
+      admission_.refusal = Refusal{401, "unauthorized", "the token has expired or was revoked", Nanos{0}};
+      reply.error("NOAUTH The token has expired or was revoked.");
+      context.quit();
+      return false;
+    }
     reply.error("NOAUTH Authentication required.");
-    return false;
-  }
-  // Whether it may speak for that agent; tells it if not.
-  [[nodiscard]] bool speaks_for(std::string_view agent, RespWriter& reply) const {
-    const std::optional<Refusal> refusal = Access::speaks_for(admission_.caller, agent);
-    if (!refusal) [[likely]]
-      return true;
-    reply.error(fmt::format("NOPERM {}", refusal->message));
     return false;
   }
 
@@ -178,8 +176,8 @@ class Commands final : public net::RespCommands {
     thread_local RespCheckReader reader;
     if (!reader.read(args)) return reply.error(fmt::format("ERR {}", reader.problem()));
     Check check = reader.check();
-    if (check.agent.empty()) check.agent = admission_.caller.agent;
-    if (!speaks_for(check.agent, reply)) return;
+    if (const auto refusal = service_.access->believe(admission_.caller, nullptr, check)) [[unlikely]]
+      return reply.error(fmt::format("NOPERM {}", refusal->message));
     check.ip = ip_;
     CheckDecision decision;
     const bool hold = check.hold;

@@ -85,6 +85,8 @@ class WsHandler final : public net::WebSocketHandler {
     }
   }
 
+  void tick(net::WebSocket& socket) noexcept override { (void)good(socket); }
+
   void closed() noexcept override {
     if (member_ != 0) registry_->leave(agent_, member_);
     member_ = 0;
@@ -96,7 +98,17 @@ class WsHandler final : public net::WebSocketHandler {
   [[nodiscard]] bool busy() const noexcept override { return identifying_ || !waiting_->empty(); }
 
  private:
+  // Whether what the connection has identified itself by is still good; closes it if not.
+  bool good(net::WebSocket& socket) noexcept {
+    if (service_.access->still_good(caller_, socket.now())) [[likely]]
+      return true;
+    constexpr int kPolicyViolation = 1008;
+    socket.close(kPolicyViolation, "the token has expired or was revoked");
+    return false;
+  }
+
   void answer(net::WebSocket& socket, std::string_view text) {
+    if (!good(socket)) return;
     const engine::MessageReader& message = messages();
     if (const Result<void> read = messages().read(text); !read) return refuse(socket, read.error());
     const engine::LineFields& fields = message.fields();
@@ -187,7 +199,9 @@ class WsHandler final : public net::WebSocketHandler {
                         fmt::format("agent must be 1 to {} bytes of text without control characters, got {}",
                                     kMaxNameBytes, agent.size()));
     }
-    if (const auto refusal = Access::speaks_for(caller_, agent)) return refuse(socket, *refusal);
+    if (const auto refusal = service_.access->subjects().may_name(caller_, state::Bound::kAgent, agent)) {
+      return refuse(socket, *refusal);
+    }
     agent_ = std::move(agent);
     if (socket.link() != nullptr) member_ = registry_->join(agent_, socket.link());
     std::string out = R"({"type":"identified")";
@@ -216,13 +230,7 @@ class WsHandler final : public net::WebSocketHandler {
     }
     check.agent = agent_;
     if (check.channel.empty()) check.channel = kWsChannel;
-    if (check.ip.empty()) check.ip = peer_.ip;
-    // Whoever could choose its address would have as many limits as there are addresses.
-    const bool trusted = peer_.loopback || (caller_.known && caller_.role == state::Role::kAdmin);
-    if (check.ip != peer_.ip && !trusted) {
-      return send_error(socket, "forbidden",
-                        "ip may be given only by a caller on this machine or with an admin's token; leave it out");
-    }
+    if (const auto refusal = service_.access->believe(caller_, &peer_, check)) return refuse(socket, *refusal);
     engine::CheckDecision decision;
     const std::shared_ptr<net::Link>& link = socket.link();
     // Known only once the engine has the check, and needed only on this thread, when the answer is back here.

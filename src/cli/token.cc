@@ -20,15 +20,21 @@ using nlohmann::ordered_json;
 
 constexpr const char* kCreateHelp = R"(headgate token create: make a token; its secret is shown this once
 
-Roles: an admin manages, a viewer may look at everything, an agent asks. An
-agent's token may be bound to one agent, and then speaks for no other.
+Roles: an admin manages, a viewer may look at everything, an agent asks, and a
+gateway asks for others: it may name any subject, plan, priority and parent, and
+give back. A token of role agent or gateway may be bound to an agent, a user, a
+tenant and a plan. It then speaks for no other, and no other token of role agent
+may name these agents, users and tenants.
 
 Usage: headgate token create --role ROLE [OPTIONS]
 
 Options:
-  --role admin|viewer|agent
+  --role admin|viewer|gateway|agent
                       what it may do
   --agent A           the only agent that it speaks for
+  --user U            the only user that it speaks for
+  --tenant T          the only tenant that it speaks for
+  --plan P            the only plan that it may name
   --name NAME         what to call it in lists and in the audit log
   --ttl SPAN          how long it is good: 12h, 30d (default: until revoked)
   --json              as the server answers, secret included
@@ -58,12 +64,13 @@ Options:
 )" HEADGATE_CLI_MANAGING_HELP;
 
 constexpr const char* kPath = "/api/admin/tokens";
-constexpr std::array<const char*, 3> kRoles{"admin", "viewer", "agent"};
+constexpr std::array<const char*, 4> kRoles{"admin", "viewer", "gateway", "agent"};
+constexpr std::array<const char*, 4> kBound{"agent", "user", "tenant", "plan"};
 
 struct Options {
   ClientOptions client;
   std::string role;
-  std::string agent;
+  std::array<std::string, kBound.size()> bound;  // one for each of kBound
   std::string name;
   std::string ttl;
   std::string id;
@@ -80,15 +87,20 @@ std::string time_text(const Fields& token, const char* key, const char* otherwis
 
 int create(const Options& options) {
   const auto misused = [](std::string_view message) { return not_understood(message, "token create"); };
-  if (options.role.empty()) return misused("--role is needed: admin, viewer or agent");
+  if (options.role.empty()) return misused("--role is needed: admin, viewer, gateway or agent");
   if (std::find(kRoles.begin(), kRoles.end(), options.role) == kRoles.end()) {
-    return misused(fmt::format("--role must be admin, viewer or agent, got \"{}\"", options.role));
-  }
-  if (!options.agent.empty() && options.role != "agent") {
-    return misused(fmt::format("--agent goes with --role agent, got --role {}", options.role));
+    return misused(fmt::format("--role must be admin, viewer, gateway or agent, got \"{}\"", options.role));
   }
   ordered_json body{{"role", options.role}};
-  if (!options.agent.empty()) body["agent"] = options.agent;
+  std::string whose;
+  for (std::size_t i = 0; i < kBound.size(); ++i) {
+    if (options.bound[i].empty()) continue;
+    if (options.role != "agent" && options.role != "gateway") {
+      return misused(fmt::format("--{} goes with --role agent and gateway, got --role {}", kBound[i], options.role));
+    }
+    body[kBound[i]] = options.bound[i];
+    whose += fmt::format("{} {} {}", whose.empty() ? " for" : ",", kBound[i], options.bound[i]);
+  }
   if (!options.name.empty()) body["name"] = options.name;
   if (!options.ttl.empty()) {
     const auto ttl = policy::parse_duration(options.ttl);
@@ -105,7 +117,6 @@ int create(const Options& options) {
   const Fields token(*made);
   // The secret alone on standard output, so that it can be piped into a file without ever being on the screen.
   if (const int written = write(token.text("secret") + "\n"); written != kDone) return written;
-  const std::string whose = options.agent.empty() ? "" : " for " + options.agent;
   fmt::print(stderr,
              "{} token {}{}, good until {}.\n"
              "The line above is its secret, and is not shown again. Use it with:\n"
@@ -121,12 +132,16 @@ int list(const Options& options) {
   const Result<ordered_json> answer = client->json("GET", kPath);
   if (!answer) return failed(answer.error().message);
   if (options.json) return write(client->received());
-  Table table({{"ID"}, {"ROLE"}, {"AGENT"}, {"NAME"}, {"CREATED"}, {"EXPIRES"}});
+  Table table({{"ID"}, {"ROLE"}, {"BOUND TO"}, {"NAME"}, {"CREATED"}, {"EXPIRES"}});
   for (const ordered_json& json : Fields(*answer).list("tokens")) {
     const Fields token(json);
+    std::string bound;
+    for (const char* kind : kBound) {
+      if (token.has(kind)) bound += fmt::format("{}{} {}", bound.empty() ? "" : ", ", kind, token.text(kind));
+    }
     table.add({{token.text_or_number("id"), Ink::kBold},
                {token.text("role")},
-               {token.has("agent") ? token.text("agent") : ""},
+               {bound},
                {token.text("name")},
                {time_text(token, "created_at", "")},
                {time_text(token, "expires_at", "never")}});
@@ -150,7 +165,7 @@ Command token_create_command(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("create");
   auto options = std::make_shared<Options>();
   app->add_option("--role", options->role);
-  app->add_option("--agent", options->agent);
+  for (std::size_t i = 0; i < kBound.size(); ++i) app->add_option(std::string("--") + kBound[i], options->bound[i]);
   app->add_option("--name", options->name);
   app->add_option("--ttl", options->ttl);
   app->add_flag("--json", options->json);

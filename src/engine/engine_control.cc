@@ -20,8 +20,6 @@ std::string numbers(const Override& override) {
   return text;
 }
 
-constexpr std::string_view kAlwaysExempt = "dashboard";
-
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
@@ -186,7 +184,6 @@ void Engine::rebuild_exempt_locked() {
     table->agents.insert(hasher_(agent));
     table->hints |= base::hint_of(agent);
   };
-  add(kAlwaysExempt);
   for (const std::string& agent : document_exempt_) add(agent);
   for (const std::string& agent : exempt_list_) add(agent);
   exempt_ = std::move(table);
@@ -218,7 +215,6 @@ std::vector<std::string> Engine::exempt() const {
   const std::lock_guard guard(control_mutex_);
   std::set<std::string, std::less<>> all = exempt_list_;
   all.insert(document_exempt_.begin(), document_exempt_.end());
-  all.emplace(kAlwaysExempt);
   return {all.begin(), all.end()};
 }
 

@@ -33,6 +33,8 @@ class WebSocketHandler {
   virtual void opened(WebSocket& /*socket*/) noexcept {}
   // A whole text message, valid UTF-8, followed by Session::kSlack readable bytes.
   virtual void message(WebSocket& socket, std::string_view text) noexcept = 0;
+  // About once a second.
+  virtual void tick(WebSocket& /*socket*/) noexcept {}
   // Once, perhaps from within message(): nothing sent after it arrives.
   virtual void closed() noexcept {}
   // Whether an answer is still to come, which a server that is going away should wait for.

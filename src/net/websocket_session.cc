@@ -48,6 +48,7 @@ class WebSocketSession final : public Session, public WebSocket {
 
   void tick(Nanos now) override {
     start(now);
+    if (!close_sent_) handler_->tick(*this);
     if (close_sent_) {
       if (now - close_sent_at_ >= limits_.close_within) Session::close = true;
     } else if (pinged_at_ > heard_at_) {

@@ -97,6 +97,16 @@ Nanos RunQueue::next_step(double factor, Nanos now) const {
   return std::max(due, now);
 }
 
+std::optional<std::string> RunQueue::only_id_ending(std::string_view end) const {
+  const std::string* found = nullptr;
+  for (const auto& [id, place] : ids_) {
+    if (!id.ends_with(end)) continue;
+    if (found != nullptr) return std::nullopt;
+    found = &id;
+  }
+  return found == nullptr ? std::nullopt : std::optional(*found);
+}
+
 bool RunQueue::end(std::string_view id, std::string_view user, Nanos now) {
   forget_expired_runs(now);
   const auto at = ids_.find(id);

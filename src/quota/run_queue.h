@@ -63,6 +63,8 @@ class RunQueue {
   // Runs that nobody has renewed are over. All that takes the time does so first; call it to know of them sooner.
   void forget_expired_runs(Nanos now);
   [[nodiscard]] bool knows(std::string_view id) const { return ids_.contains(id); }
+  // The id that ends so, if it is the only one; looks at all.
+  [[nodiscard]] std::optional<std::string> only_id_ending(std::string_view end) const;
   // Ends a run, or a wait; false: there is none of that id. `user` must be its own, unless empty.
   bool end(std::string_view id, std::string_view user, Nanos now);
   // Keeps a run from expiring; false: it is not running.

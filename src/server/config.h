@@ -46,6 +46,7 @@ struct Config {
   int threads = 0;                    // 0: one per core
   api::Auth auth = api::Auth::kLocal;
   std::vector<std::string> hosts;
+  std::vector<std::string> gate_trust{"agent"};  // headers that /v1/gate believes: see api::GateTrust
   net::TlsFiles tls;
   std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"; or where the ledger is in PostgreSQL
   state::Durability durability = state::Durability::kAsync;

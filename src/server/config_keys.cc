@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 
+#include "api/gate_trust.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -244,6 +245,25 @@ ConfigKey timezone_key() {
   return key;
 }
 
+ConfigKey gate_trust_key() {
+  ConfigKey key = list_key(
+      "gate.trust",
+      "Headers that /v1/gate believes, since every proxy that asks it sets or clears them: agent, operation, session,\n"
+      "user, context, cost (X-Headgate-Agent and so on) and forwarded_for (X-Forwarded-For). Others are not read.",
+      [](auto& config) -> auto& { return config.gate_trust; });
+  const auto set_list = key.set;
+  key.set = [set_list](Config& config, const Value& value) -> std::string {
+    api::GateTrust trust;
+    for (const std::string& item : value.items) {
+      if (api::trust_header(trust, item)) continue;
+      return fmt::format("must be a list of agent, operation, session, user, context, cost and forwarded_for, got {}",
+                         quoted(item));
+    }
+    return set_list(config, value);
+  };
+  return key;
+}
+
 ConfigKey webhook_url_key() {
   ConfigKey key = text_key(
       "webhook.url", "Notices are posted there as JSON: http:// or https://. Empty: nowhere.",
@@ -284,6 +304,7 @@ std::vector<ConfigKey> make_keys() {
       "Names that browsers may call this server by, besides localhost and IP addresses, and sites whose pages\n"
       "may ask it: gate.example.com, dash.example.com:8443.",
       HEADGATE_MEMBER(hosts)));
+  add(gate_trust_key());
 
   add(text_key("tls.cert", "The certificate with its chain, in PEM. Empty: no TLS.", HEADGATE_MEMBER(tls.cert)));
   add(text_key("tls.key", "Its key, in PEM.", HEADGATE_MEMBER(tls.key)));
@@ -436,10 +457,11 @@ struct SectionDoc {
   std::string_view name;
   std::string_view doc;
 };
-constexpr std::array<SectionDoc, 10> kSections{{
+constexpr std::array<SectionDoc, 11> kSections{{
     {"listen",
      "Addresses to listen on: host:port (port 0 picks one), [::1]:port, unix:/path, or off for not at all.\n"
      "Any that other machines can reach needs auth: required."},
+    {"gate", "Proxies that ask for their clients."},
     {"tls", "TLS, on every listener."},
     {"store", "Cells: what has been used of each limit by each key. max_cells and at_cap are for those in memory."},
     {"ledger", "What users have used and what was run."},

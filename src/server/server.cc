@@ -408,6 +408,7 @@ class Running final : public Server {
       options.shared_store = [this] { return shared_facts(); };
     }
     options.max_cells = config_.max_cells;
+    options.gate = api::gate_trust_of(config_.gate_trust);
     agents_ = std::make_shared<api::AgentRegistry>();
     options.websocket = api::make_websocket_upgrade(service_, agents_);
     notices_->add(observe::make_log_sink());

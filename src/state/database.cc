@@ -74,6 +74,9 @@ std::string bounded(const std::string& json) {
 std::string token_json(const Token& token) {
   nlohmann::ordered_json json{{"role", to_string(token.role)}};
   if (!token.agent.empty()) json["agent"] = token.agent;
+  if (!token.user.empty()) json["user"] = token.user;
+  if (!token.tenant.empty()) json["tenant"] = token.tenant;
+  if (!token.plan.empty()) json["plan"] = token.plan;
   if (!token.name.empty()) json["name"] = token.name;
   if (token.expires != Nanos{0}) json["expires"] = token.expires.count() / 1'000'000;
   return json.dump();
@@ -106,6 +109,10 @@ class SqliteDatabase final : public Database {
   void create_token(const TokenRequest& request, const std::string& by, Nanos now, Made made) override;
   std::optional<Token> identify(std::string_view secret, Nanos now) const override;
   std::vector<Token> tokens() const override;
+  bool has_token(std::uint64_t number) const override { return table_.pin()->has(number); }
+  bool is_bound(Bound kind, std::string_view name, Nanos now) const override {
+    return table_.pin()->is_bound(kind, name, now);
+  }
   bool revoke_token(const std::string& id, const std::string& by, Nanos now, Kept kept) override;
   void listen(Listener listener) override;
   void on_trouble(Trouble trouble) override;
@@ -245,7 +252,8 @@ void SqliteDatabase::load_last_version() {
 void SqliteDatabase::load_tokens() {
   std::vector<HashedToken> tokens;
   SQLite::Statement query(file_,
-                          "SELECT id, hash, role, agent, name, created, expires FROM token ORDER BY created, id");
+                          "SELECT id, hash, role, agent, user, tenant, plan, name, created, expires FROM token "
+                          "ORDER BY created, id");
   while (query.executeStep()) {
     HashedToken next;
     next.token.id = query.getColumn(0).getString();
@@ -253,9 +261,12 @@ void SqliteDatabase::load_tokens() {
     std::memcpy(next.hash.data(), hash.getBlob(), std::min<std::size_t>(next.hash.size(), hash.getBytes()));
     next.token.role = role_of(query.getColumn(2).getString()).value_or(Role::kAgent);
     next.token.agent = query.getColumn(3).getString();
-    next.token.name = query.getColumn(4).getString();
-    next.token.created = Nanos{query.getColumn(5).getInt64()};
-    next.token.expires = Nanos{query.getColumn(6).getInt64()};
+    next.token.user = query.getColumn(4).getString();
+    next.token.tenant = query.getColumn(5).getString();
+    next.token.plan = query.getColumn(6).getString();
+    next.token.name = query.getColumn(7).getString();
+    next.token.created = Nanos{query.getColumn(8).getInt64()};
+    next.token.expires = Nanos{query.getColumn(9).getInt64()};
     tokens.push_back(std::move(next));
   }
   publish(tokens);
@@ -269,7 +280,13 @@ void SqliteDatabase::load_settings() {
 }
 
 void SqliteDatabase::publish(const std::vector<HashedToken>& tokens) {
-  while (!table_.publish(std::make_unique<const TokenTable>(tokens))) std::this_thread::yield();
+  const TokenTable table(tokens);
+  std::uint64_t word = (token_version() + 1) << kBoundKinds;
+  for (const Bound kind : {Bound::kAgent, Bound::kUser, Bound::kTenant}) {
+    if (table.binds_any(kind)) word |= std::uint64_t{1} << static_cast<int>(kind);
+  }
+  while (!table_.publish(std::make_unique<const TokenTable>(table))) std::this_thread::yield();
+  token_word_.store(word, std::memory_order_release);  // after the table: who sees the number finds what it stands for
 }
 
 Result<void> SqliteDatabase::make_room(std::vector<HashedToken>& tokens, Nanos now) const {
@@ -286,12 +303,17 @@ std::optional<Error> problem_of(const Database::TokenRequest& request, Nanos now
     return invalid(fmt::format("name must be at most {} bytes of text without control characters, got {} bytes",
                                kMaxTokenNameBytes, request.name.size()));
   }
-  if (request.agent.size() > kMaxNameBytes || !base::is_plain_text(request.agent)) {
-    return invalid(fmt::format("agent must be at most {} bytes of text without control characters, got {} bytes",
-                               kMaxNameBytes, request.agent.size()));
-  }
-  if (!request.agent.empty() && request.role != Role::kAgent) {
-    return invalid(fmt::format("agent goes with role agent only, got role {}", to_string(request.role)));
+  const std::pair<const char*, const std::string*> bound[] = {
+      {"agent", &request.agent}, {"user", &request.user}, {"tenant", &request.tenant}, {"plan", &request.plan}};
+  for (const auto& [kind, value] : bound) {
+    if (value->size() > kMaxNameBytes || !base::is_plain_text(*value)) {
+      return invalid(fmt::format("{} must be at most {} bytes of text without control characters, got {} bytes", kind,
+                                 kMaxNameBytes, value->size()));
+    }
+    if (!value->empty() && request.role != Role::kAgent && request.role != Role::kGateway) {
+      return invalid(
+          fmt::format("{} goes with roles agent and gateway only, got role {}", kind, to_string(request.role)));
+    }
   }
   if (request.ttl < Nanos{0} || request.ttl > kMaxTime - now) {
     return invalid("a token must expire in the future, or never (0)");
@@ -310,6 +332,9 @@ void SqliteDatabase::create_token(const TokenRequest& request, const std::string
   token.id = "tok_" + random_hex(8);
   token.role = request.role;
   token.agent = request.agent;
+  token.user = request.user;
+  token.tenant = request.tenant;
+  token.plan = request.plan;
   token.name = request.name;
   token.created = now;
   token.expires = request.ttl == Nanos{0} ? Nanos{0} : now + request.ttl;
@@ -338,14 +363,17 @@ void SqliteDatabase::create(Creation creation) {
         drop.bind(1, static_cast<std::int64_t>(now.count()));
         drop.exec();
       }
-      SQLite::Statement insert(file_, "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?, ?)");
+      SQLite::Statement insert(file_, "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
       insert.bind(1, token.id);
       insert.bind(2, creation.token.hash.data(), static_cast<int>(creation.token.hash.size()));
       insert.bind(3, to_string(token.role));
       insert.bind(4, token.agent);
-      insert.bind(5, token.name);
-      insert.bind(6, static_cast<std::int64_t>(token.created.count()));
-      insert.bind(7, static_cast<std::int64_t>(token.expires.count()));
+      insert.bind(5, token.user);
+      insert.bind(6, token.tenant);
+      insert.bind(7, token.plan);
+      insert.bind(8, token.name);
+      insert.bind(9, static_cast<std::int64_t>(token.created.count()));
+      insert.bind(10, static_cast<std::int64_t>(token.expires.count()));
       insert.exec();
       AuditEntry entry = entry_of(now, creation.by, "token.create", token.id);
       entry.after = token_json(token);
@@ -703,6 +731,7 @@ Result<void> make_private(const std::string& path) {
 const char* to_string(Role role) noexcept {
   switch (role) {
     case Role::kAgent: return "agent";
+    case Role::kGateway: return "gateway";
     case Role::kViewer: return "viewer";
     case Role::kAdmin: return "admin";
   }
@@ -710,7 +739,7 @@ const char* to_string(Role role) noexcept {
 }
 
 std::optional<Role> role_of(std::string_view text) noexcept {
-  for (const Role role : {Role::kAgent, Role::kViewer, Role::kAdmin}) {
+  for (const Role role : {Role::kAgent, Role::kGateway, Role::kViewer, Role::kAdmin}) {
     if (text == to_string(role)) return role;
   }
   return std::nullopt;

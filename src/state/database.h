@@ -8,6 +8,7 @@
 // the same file is not seen.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,18 +23,29 @@
 
 namespace headgate::state {
 
-enum class Role : std::uint8_t { kAgent, kViewer, kAdmin };
+// An agent asks for itself; a gateway asks for others (any subject, plan, priority, parent, refunds) and manages
+// nothing; a viewer may look; an admin may do everything.
+enum class Role : std::uint8_t { kAgent, kGateway, kViewer, kAdmin };
 [[nodiscard]] const char* to_string(Role role) noexcept;
 [[nodiscard]] std::optional<Role> role_of(std::string_view text) noexcept;
+
+// Names that belong to the tokens that bind them: a token that binds none of a kind may not claim these.
+enum class Bound : std::uint8_t { kAgent, kUser, kTenant };
+inline constexpr int kBoundKinds = 3;
 
 // Times are wall clock throughout.
 struct Token {
   std::string id;  // public: names it in lists and in the audit log
   Role role = Role::kAgent;
-  std::string agent;  // with kAgent: the only one it speaks for
-  std::string name;   // for people
+  // The only ones that it speaks for; empty: it binds none of that kind. Roles agent and gateway only.
+  std::string agent{};
+  std::string user{};
+  std::string tenant{};
+  std::string plan{};
+  std::string name;  // for people
   Nanos created{0};
-  Nanos expires{0};  // 0: never
+  Nanos expires{0};          // 0: never
+  std::uint64_t number = 0;  // stands for it while the server runs; given by the database
 };
 struct NewToken {
   Token token;
@@ -96,6 +108,9 @@ class Database {
   struct TokenRequest {
     Role role = Role::kAgent;
     std::string agent{};
+    std::string user{};
+    std::string tenant{};
+    std::string plan{};
     std::string name{};
     Nanos ttl{0};  // 0: for good
   };
@@ -109,6 +124,19 @@ class Database {
   // Who has this secret; nullopt: nobody, or it has expired. Compares hashes in constant time, reads no file.
   [[nodiscard]] virtual std::optional<Token> identify(std::string_view secret, Nanos now) const = 0;
   [[nodiscard]] virtual std::vector<Token> tokens() const = 0;
+  // Another number after every change of tokens, never 0. One relaxed load: connections that have identified look at it
+  // with every message, and at has_token() only when it has changed.
+  [[nodiscard]] std::uint64_t token_version() const noexcept {
+    return token_word_.load(std::memory_order_relaxed) >> kBoundKinds;
+  }
+  // Whether there still is the token of that number. Expiry is not looked at. Takes no lock.
+  [[nodiscard]] virtual bool has_token(std::uint64_t number) const = 0;
+  // Whether any token binds a name of that kind. One relaxed load.
+  [[nodiscard]] bool binds_any(Bound kind) const noexcept {
+    return (token_word_.load(std::memory_order_relaxed) >> static_cast<int>(kind) & 1U) != 0;
+  }
+  // Whether a token that has not expired binds that name. Takes no lock.
+  [[nodiscard]] virtual bool is_bound(Bound kind, std::string_view name, Nanos now) const = 0;
   // False: there is none of that id, and `kept` is not told.
   virtual bool revoke_token(const std::string& id, const std::string& by, Nanos now, Kept kept) = 0;
   [[nodiscard]] Result<bool> revoke_token(const std::string& id, const std::string& by, Nanos now);
@@ -156,6 +184,10 @@ class Database {
   };
   // As last seen; waits for nothing.
   [[nodiscard]] virtual Health health() const = 0;
+
+ protected:
+  // The version of the tokens, and below it a bit for each kind of name that some token binds.
+  std::atomic<std::uint64_t> token_word_{std::uint64_t{1} << kBoundKinds};
 };
 
 }  // namespace headgate::state

@@ -50,6 +50,24 @@ CREATE TABLE setting (
 CREATE TABLE touched (id INTEGER PRIMARY KEY CHECK (id = 1), times INTEGER NOT NULL) STRICT;
 INSERT INTO touched VALUES (1, 0);
 )sql",
+    // Tokens bind a user, a tenant and a plan as well; role gateway. SQLite cannot change a CHECK in place.
+    R"sql(
+CREATE TABLE bound_token (
+  id TEXT PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+  role TEXT NOT NULL CHECK (role IN ('agent', 'gateway', 'viewer', 'admin')),
+  agent TEXT NOT NULL,
+  user TEXT NOT NULL,
+  tenant TEXT NOT NULL,
+  plan TEXT NOT NULL,
+  name TEXT NOT NULL,
+  created INTEGER NOT NULL,
+  expires INTEGER NOT NULL
+) STRICT;
+INSERT INTO bound_token SELECT id, hash, role, agent, '', '', '', name, created, expires FROM token;
+DROP TABLE token;
+ALTER TABLE bound_token RENAME TO token;
+)sql",
 };
 
 Error newer(const std::string& path, std::int64_t version) {

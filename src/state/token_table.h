@@ -3,10 +3,13 @@
 // Immutable once built: whoever changes a token publishes another table.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <unordered_map>
 #include <vector>
 
+#include "base/by_text.h"
 #include "state/database.h"
 #include "state/secret.h"
 
@@ -20,7 +23,14 @@ struct HashedToken {
 class TokenTable {
  public:
   explicit TokenTable(std::vector<HashedToken> tokens) : tokens_(std::move(tokens)) {
-    for (std::size_t i = 0; i < tokens_.size(); ++i) places_.emplace(first_word(tokens_[i].hash), i);
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      Token& token = tokens_[i].token;
+      token.number = first_word(tokens_[i].hash);
+      places_.emplace(token.number, i);
+      bind(Bound::kAgent, token.agent, token.expires);
+      bind(Bound::kUser, token.user, token.expires);
+      bind(Bound::kTenant, token.tenant, token.expires);
+    }
   }
 
   // How long this takes tells at most a few bits of a hash, from which no secret can be found.
@@ -33,8 +43,22 @@ class TokenTable {
     return found;
   }
   [[nodiscard]] const std::vector<HashedToken>& all() const noexcept { return tokens_; }  // oldest first
+  [[nodiscard]] bool has(std::uint64_t number) const { return places_.contains(number); }
+  [[nodiscard]] bool binds_any(Bound kind) const noexcept { return !names(kind).empty(); }
+  [[nodiscard]] bool is_bound(Bound kind, std::string_view name, Nanos now) const {
+    const auto found = names(kind).find(name);
+    return found != names(kind).end() && found->second > now;
+  }
 
  private:
+  [[nodiscard]] const base::ByText<Nanos>& names(Bound kind) const noexcept {
+    return names_[static_cast<std::size_t>(kind)];
+  }
+  void bind(Bound kind, const std::string& name, Nanos expires) {
+    if (name.empty()) return;
+    Nanos& until = names_[static_cast<std::size_t>(kind)][name];
+    until = std::max(until, expires == Nanos{0} ? Nanos::max() : expires);
+  }
   [[nodiscard]] static std::uint64_t first_word(const Sha256& hash) noexcept {
     std::uint64_t word = 0;
     std::memcpy(&word, hash.data(), sizeof(word));
@@ -42,6 +66,7 @@ class TokenTable {
   }
   std::vector<HashedToken> tokens_;
   std::unordered_multimap<std::uint64_t, std::size_t> places_;
+  std::array<base::ByText<Nanos>, kBoundKinds> names_;  // until when each is bound
 };
 
 }  // namespace headgate::state

@@ -233,28 +233,28 @@ class Tokens(WithServer):
                                                                   "expires_at": 1_800_000_000_000})
         result = self.ask("token", "create", "--role", "agent", "--agent", "A", "--name", "ci", "--ttl", "30d")
         self.assertEqual((result.returncode, result.stdout), (0, "hg_abc\n"))
-        self.assertIn("agent token t1 for A, good until 2027-01-15T08:00:00Z.", result.stderr)
+        self.assertIn("agent token t1 for agent A, good until 2027-01-15T08:00:00Z.", result.stderr)
         self.assertIn("not shown again", result.stderr)
         self.assertEqual(self.last()[3], {"role": "agent", "agent": "A", "name": "ci", "ttl_ms": 2_592_000_000})
 
     def test_create_refuses_what_cannot_be(self):
-        for arguments, message in (([], "--role is needed: admin, viewer or agent"),
-                                   (["--role", "root"], '--role must be admin, viewer or agent, got "root"'),
+        for arguments, message in (([], "--role is needed: admin, viewer, gateway or agent"),
+                                   (["--role", "root"], '--role must be admin, viewer, gateway or agent, got "root"'),
                                    (["--role", "admin", "--agent", "A"],
-                                    "--agent goes with --role agent, got --role admin"),
+                                    "--agent goes with --role agent and gateway, got --role admin"),
                                    (["--role", "agent", "--ttl", "x"],
                                     '--ttl must be a duration such as 12h or 30d, got "x"')):
             self.refused("token", "create", *arguments, message=message, code=2)
 
     def test_list_is_a_table(self):
         self.server.answers["GET", "/api/admin/tokens"] = (200, {"tokens": [
-            {"id": "t1", "role": "agent", "agent": "A", "name": "ci", "created_at": 1_700_000_000_000,
+            {"id": "t1", "role": "agent", "agent": "A", "plan": "free", "name": "ci", "created_at": 1_700_000_000_000,
              "expires_at": None},
             {"id": "t2", "role": "viewer", "agent": None, "name": "wall", "created_at": 1_700_000_000_000,
              "expires_at": 1_800_000_000_000}]})
         self.assertEqual([line.split() for line in self.told("token", "list").splitlines()],
-                         [["ID", "ROLE", "AGENT", "NAME", "CREATED", "EXPIRES"],
-                          ["t1", "agent", "A", "ci", "2023-11-14T22:13:20Z", "never"],
+                         [["ID", "ROLE", "BOUND", "TO", "NAME", "CREATED", "EXPIRES"],
+                          ["t1", "agent", "agent", "A,", "plan", "free", "ci", "2023-11-14T22:13:20Z", "never"],
                           ["t2", "viewer", "wall", "2023-11-14T22:13:20Z", "2027-01-15T08:00:00Z"]])
         self.server.answers["GET", "/api/admin/tokens"] = (200, {"tokens": []})
         self.assertEqual(self.told("token", "list"), "no tokens\n")

@@ -119,7 +119,7 @@ class Completions(unittest.TestCase):
         bash = Bash()
         self.assertEqual(bash.offers("headgate st"), ["status"])
         self.assertEqual(bash.offers("headgate policy v"), ["validate", "versions"])
-        self.assertEqual(bash.offers("headgate token create --role "), ["admin", "viewer", "agent"])
+        self.assertEqual(bash.offers("headgate token create --role "), ["admin", "viewer", "gateway", "agent"])
         self.assertEqual(bash.offers("headgate token create --role = a"), ["admin", "agent"])
         self.assertEqual(bash.offers("headgate completions "), list(SHELLS))
         self.assertEqual(bash.offers("headgate check --agent A --js"), ["--json"])
@@ -141,7 +141,7 @@ class Completions(unittest.TestCase):
         for command in ("check", "token create", "bench", "policy explain"):
             self.assertEqual({offer for offer in fish_offers(f"headgate {command} --")},
                              set(bash.offers(f"headgate {command} --")), command)
-        self.assertEqual(fish_offers("headgate token create --role "), ["admin", "agent", "viewer"])
+        self.assertEqual(fish_offers("headgate token create --role "), ["admin", "agent", "gateway", "viewer"])
         with tempfile.TemporaryDirectory() as here:
             pathlib.Path(here, "rules.yaml").touch()
             self.assertEqual(fish_offers("headgate policy validate r", cwd=here), ["rules.yaml"])
@@ -151,7 +151,7 @@ class Completions(unittest.TestCase):
         bash = Bash()
         self.assertEqual(set(zsh_offers("headgate ")), set(bash.offers("headgate ")))
         self.assertEqual(set(zsh_offers("headgate policy ")), set(bash.offers("headgate policy ")))
-        self.assertEqual(set(zsh_offers("headgate token create --role ")), {"admin", "agent", "viewer"})
+        self.assertEqual(set(zsh_offers("headgate token create --role ")), {"admin", "agent", "gateway", "viewer"})
         self.assertEqual(set(zsh_offers("headgate check --")), set(bash.offers("headgate check --")))
 
     def test_only_these_shells(self):

@@ -244,18 +244,43 @@ TEST_F(AccessTest, ACertificateNamesTheAgentWhereATokenIsRequired) {
 }
 
 TEST_F(AccessTest, SpeaksForItsAgentOnly) {
+  const Access access = make(Auth::kRequired);
   Caller bound;
   bound.known = true;
   bound.agent = "A";
   bound.who = "ci";
-  EXPECT_FALSE(Access::speaks_for(bound, "A"));
-  const auto refused = Access::speaks_for(bound, "B");
-  ASSERT_TRUE(refused);
-  EXPECT_EQ(refused->status, 403);
-  EXPECT_EQ(refused->code, "wrong_agent");
-  EXPECT_EQ(refused->message, "ci speaks for agent \"A\" only, got \"B\"");
-  EXPECT_TRUE(Access::speaks_for(bound, "")) << "no name is not its name";
-  EXPECT_FALSE(Access::speaks_for(Caller{}, "anybody"));
+  const auto refused = [&](const Caller& caller, std::string_view agent) {
+    return access.subjects().may_name(caller, state::Bound::kAgent, agent);
+  };
+  EXPECT_FALSE(refused(bound, "A"));
+  const auto other = refused(bound, "B");
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->status, 403);
+  EXPECT_EQ(other->code, "wrong_agent");
+  EXPECT_EQ(other->message, "ci speaks for agent \"A\" only, got \"B\"");
+  EXPECT_FALSE(refused(Caller{}, "anybody"));
+  Check check;
+  EXPECT_FALSE(access.believe(bound, nullptr, check));
+  EXPECT_EQ(check.agent, "A") << "filled in";
+}
+
+TEST_F(AccessTest, ATokenIsGoodUntilItIsRevokedOrExpires) {
+  const Access access = make(Auth::kRequired);
+  Admission kept = access.by_token(token(Role::kAgent, "A"), "10.0.0.1");
+  ASSERT_FALSE(kept.refusal);
+  EXPECT_TRUE(access.still_good(kept.caller, clock.now()));
+  const std::string other = token(Role::kAgent, "B");
+  Admission gone = access.by_token(other, "10.0.0.1");
+  EXPECT_TRUE(access.still_good(kept.caller, clock.now())) << "another token was made";
+  for (const state::Token& each : database->tokens()) {
+    if (each.agent != "B") continue;
+    ASSERT_TRUE(database->revoke_token(each.id, "t", clock.wall(clock.now())));
+  }
+  EXPECT_FALSE(access.still_good(gone.caller, clock.now()));
+  EXPECT_TRUE(access.still_good(kept.caller, clock.now()));
+  kept.caller.expires = clock.wall(clock.now()) + 1s;
+  EXPECT_TRUE(access.still_good(kept.caller, clock.now()));
+  EXPECT_FALSE(access.still_good(kept.caller, clock.now() + 1s));
 }
 
 TEST_F(AccessTest, MetricsAreOpenToLoopbackAlone) {

@@ -109,7 +109,7 @@ TEST(EventFeed, SendsWhatHappensAndWhatWasMissed) {
   const auto feed = std::make_shared<api::EventFeed>();
   feed->on_notice(notice(1, "violation"));
   feed->on_notice(notice(2, "violation"));
-  const std::unique_ptr<net::Session> session = feed->listen(1);
+  const std::unique_ptr<net::Session> session = feed->listen(1, [](Nanos) { return true; });
   const auto link = std::make_shared<TestLink>();
   session->link = link;
   session->receive({}, Nanos{0});
@@ -126,7 +126,7 @@ TEST(EventFeed, SendsWhatHappensAndWhatWasMissed) {
 
 TEST(EventFeed, SlowReaderIsClosed) {
   const auto feed = std::make_shared<api::EventFeed>();
-  const std::unique_ptr<net::Session> session = feed->listen(0);
+  const std::unique_ptr<net::Session> session = feed->listen(0, [](Nanos) { return true; });
   const auto link = std::make_shared<TestLink>();
   session->link = link;
   session->receive({}, Nanos{0});
@@ -144,10 +144,11 @@ TEST(EventFeed, SlowReaderIsClosed) {
 TEST(EventFeed, ListenersAreBoundedAndLeave) {
   const auto feed = std::make_shared<api::EventFeed>();
   std::vector<std::unique_ptr<net::Session>> sessions;
-  for (std::size_t i = 0; i < api::EventFeed::kMostListeners; ++i) sessions.push_back(feed->listen(0));
-  EXPECT_EQ(feed->listen(0), nullptr);
+  for (std::size_t i = 0; i < api::EventFeed::kMostListeners; ++i)
+    sessions.push_back(feed->listen(0, [](Nanos) { return true; }));
+  EXPECT_EQ(feed->listen(0, [](Nanos) { return true; }), nullptr);
   sessions.pop_back();
-  EXPECT_NE(feed->listen(0), nullptr);
+  EXPECT_NE(feed->listen(0, [](Nanos) { return true; }), nullptr);
 }
 
 TEST(EventsApi, TakesTheConnectionOver) {

@@ -9,12 +9,19 @@ using test::Answer;
 using test::ApiServer;
 using test::Json;
 
+// Behind a proxy that sets or clears every header.
+test::ApiServerOptions all_trusted() {
+  test::ApiServerOptions options;
+  for (const auto& [name, member] : api::kGateHeaders) options.http.gate.*member = true;
+  return options;
+}
+
 Answer gate(ApiServer& server, const ApiServer::Headers& headers) {
   return server.call(Method::kGet, "/v1/gate", {}, headers);
 }
 
 TEST(GateApi, LetsThroughWith204AndHeaders) {
-  ApiServer server;
+  ApiServer server(all_trusted());
   server.load("policies: [{id: two, limit: 2/60s}]");
   const Answer answer = gate(server, {{"X-Headgate-Agent", "A"}, {"X-Headgate-Operation", "op"}});
   EXPECT_EQ(answer.status, 204);
@@ -24,7 +31,7 @@ TEST(GateApi, LetsThroughWith204AndHeaders) {
 }
 
 TEST(GateApi, DeniesWith429) {
-  ApiServer server;
+  ApiServer server(all_trusted());
   server.load("policies: [{id: one, limit: 1/60s}]");
   const ApiServer::Headers headers{{"X-Headgate-Agent", "A"}, {"X-Headgate-Operation", "op"}};
   (void)gate(server, headers);
@@ -36,7 +43,7 @@ TEST(GateApi, DeniesWith429) {
 }
 
 TEST(GateApi, TellsTheTierOfABuiltInLimit) {
-  ApiServer server;
+  ApiServer server(all_trusted());
   const ApiServer::Headers headers{
       {"X-Headgate-Agent", "A"}, {"X-Headgate-Operation", "op"}, {"X-Headgate-Cost", "60"}};
   EXPECT_EQ(gate(server, headers).status, 204);
@@ -46,7 +53,7 @@ TEST(GateApi, TellsTheTierOfABuiltInLimit) {
 }
 
 TEST(GateApi, SpeaksProblemJsonWhenAsked) {
-  ApiServer server;
+  ApiServer server(all_trusted());
   server.load("policies: [{id: one, limit: 1/60s}]");
   const ApiServer::Headers headers{{"X-Headgate-Operation", "op"}, {"Accept", "application/problem+json"}};
   (void)gate(server, headers);
@@ -60,7 +67,7 @@ TEST(GateApi, SpeaksProblemJsonWhenAsked) {
 }
 
 TEST(GateApi, TakesTheOperationFromWhatTheProxyWasAsked) {
-  ApiServer server;
+  ApiServer server(all_trusted());
   const auto same = [&](const ApiServer::Headers& headers, const std::string& operation) {
     server.load("policies: [{id: x, match: {operations: [\"" + operation + "\"]}, limit: 1000/60s}]");
     return !gate(server, headers).header("RateLimit").empty();
@@ -73,14 +80,15 @@ TEST(GateApi, TakesTheOperationFromWhatTheProxyWasAsked) {
 }
 
 TEST(GateApi, NeedsAnOperation) {
-  ApiServer server;
-  EXPECT_EQ(gate(server, {}).body,
-            R"({"error":"invalid_check","message":"the operation is needed: give X-Headgate-Operation, )"
-            R"(X-Original-URI or X-Forwarded-Uri"})");
+  ApiServer server(all_trusted());
+  EXPECT_EQ(
+      gate(server, {}).body,
+      R"({"error":"invalid_check","message":"the operation is needed: give X-Original-URI or X-Forwarded-Uri, or )"
+      R"(X-Headgate-Operation where gate.trust has operation"})");
 }
 
 TEST(GateApi, BelievesForwardedAddressesOnlyFromThisMachine) {
-  ApiServer server;
+  ApiServer server(all_trusted());
   server.load("policies: [{id: by-ip, key: [ip], limit: 1/60s}]");
   const auto status = [&](const std::string& forwarded) {
     return gate(server, {{"X-Headgate-Operation", "op"}, {"X-Forwarded-For", forwarded}}).status;
@@ -95,7 +103,7 @@ TEST(GateApi, BelievesForwardedAddressesOnlyFromThisMachine) {
 }
 
 TEST(GateApi, AnAgentsTokenSpeaksForThatAgentOnly) {
-  ApiServer server;
+  ApiServer server(all_trusted());
   server.load("policies: [{id: three, match: {agents: [A]}, limit: 3/60s}]");
   const std::string bearer = "Bearer " + server.token(state::Role::kAgent, "A");
   const auto asked_by = [&](ApiServer::Headers headers) {
@@ -111,7 +119,7 @@ TEST(GateApi, AnAgentsTokenSpeaksForThatAgentOnly) {
 }
 
 TEST(GateApi, ReadsCosts) {
-  ApiServer server;
+  ApiServer server(all_trusted());
   server.load("policies: [{id: words, unit: tokens, limit: 100/60s}]");
   const auto with_cost = [&](const std::string& cost) {
     return gate(server, {{"X-Headgate-Operation", "op"}, {"X-Headgate-Cost", cost}});
@@ -122,11 +130,23 @@ TEST(GateApi, ReadsCosts) {
   }
   EXPECT_EQ(with_cost("x").body,
             R"({"error":"invalid_check","message":"X-Headgate-Cost must be a number, or up to 8 of UNIT=NUMBER with )"
-            R"(commas between them, each unit once, got \"x\""})");
+            R"(commas between them, each unit once and one of them requests, got \"x\""})");
+}
+
+TEST(GateApi, PrefersTheAddressThatTheProxyHasSet) {
+  ApiServer server;
+  server.load("policies: [{id: by-ip, key: [ip], limit: 1/60s}]");
+  const auto status = [&](const std::string& real, const std::string& forwarded) {
+    return gate(server, {{"X-Original-URI", "/"}, {"X-Real-IP", real}, {"X-Forwarded-For", forwarded}}).status;
+  };
+  EXPECT_EQ(status("10.0.0.1", "10.0.0.9"), 204);
+  EXPECT_EQ(status("10.0.0.1", "10.0.0.8"), 429);
+  EXPECT_EQ(status("", "10.0.0.7"), 204) << "the proxy's own, since X-Forwarded-For is not trusted";
+  EXPECT_EQ(status("", "10.0.0.6"), 429);
 }
 
 TEST(GateApi, PostAndHeadAskTheSame) {
-  ApiServer server;
+  ApiServer server(all_trusted());
   server.load("policies: [{id: two, limit: 2/60s}]");
   const ApiServer::Headers headers{{"X-Headgate-Operation", "op"}};
   EXPECT_EQ(server.call(Method::kPost, "/v1/gate", {}, headers).status, 204);

@@ -462,7 +462,8 @@ TEST_F(EngineAllocation, NeitherDoTheBuiltInTiersNorAnOverrideNorAnExemption) {
   engine::Override own{"B", {}};
   own.tiers[0] = policy::TierLimit{100'000, 100'000};
   ASSERT_TRUE(engine_.set_override(own));
-  for (const char* agent : {"A", "B", "dashboard"}) {
+  engine_.add_exempt("robot");
+  for (const char* agent : {"A", "B", "robot"}) {
     const Q q = std::move(Q("ping").agent(agent).channel("http"));
     ASSERT_TRUE(ask(q).allowed);
     EXPECT_EQ(allocations_in([&] {

@@ -79,8 +79,8 @@ TEST_F(EngineExplain, OfABadCheckOnlyTheProblemIsTold) {
 }
 
 TEST_F(EngineExplain, OfAnExemptAgentThePoliciesAreShownAllTheSame) {
-  load("policies: [{id: p, limit: 1/60s}]");
-  const Explanation explanation = engine_.explain(Q("run").agent("dashboard").get());
+  load("exempt: [robot]\npolicies: [{id: p, limit: 1/60s}]");
+  const Explanation explanation = engine_.explain(Q("run").agent("robot").get());
   EXPECT_EQ(explanation.decision.why, engine::Why::kExempt);
   EXPECT_EQ(explanation.policies.size(), 1U);
 }

@@ -268,20 +268,18 @@ TEST_F(EngineTiers, ExplainsTheOverrideAndNotWhatItStandsInFor) {
   EXPECT_EQ(never.reason().find("token_bucket 10"), std::string::npos) << never.reason();
 }
 
-TEST_F(EngineTiers, ExemptAgentsPassEverythingAndTheDashboardAlwaysDoes) {
+TEST_F(EngineTiers, ExemptAgentsPassEverythingAndNoNameIsExemptByItself) {
   load("exempt: [robot]\npolicies: [{id: p, key: [], limit: 1/1h}]");
   for (int i = 0; i < 5; ++i) {
-    for (const char* agent : {"dashboard", "robot"}) {
-      const CheckDecision decision = ask(agent);
-      EXPECT_TRUE(decision.allowed);
-      EXPECT_EQ(decision.why, Why::kExempt);
-    }
+    const CheckDecision decision = ask("robot");
+    EXPECT_TRUE(decision.allowed);
+    EXPECT_EQ(decision.why, Why::kExempt);
   }
   EXPECT_TRUE(ask("A").allowed) << "exempt checks charge nothing";
   EXPECT_FALSE(ask("A").allowed);
   engine_.add_exempt("A");
   EXPECT_TRUE(ask("A").allowed);
-  EXPECT_EQ(engine_.exempt(), (std::vector<std::string>{"A", "dashboard", "robot"}));
+  EXPECT_EQ(engine_.exempt(), (std::vector<std::string>{"A", "robot"}));
   EXPECT_TRUE(engine_.remove_exempt("A"));
   EXPECT_FALSE(engine_.remove_exempt("A"));
   EXPECT_FALSE(ask("A").allowed);
@@ -289,7 +287,7 @@ TEST_F(EngineTiers, ExemptAgentsPassEverythingAndTheDashboardAlwaysDoes) {
   EXPECT_TRUE(ask("B").allowed);
   engine_.set_exempt({});
   EXPECT_FALSE(ask("B").allowed);
-  EXPECT_TRUE(ask("dashboard").allowed);
+  EXPECT_FALSE(ask("dashboard").allowed);
   EXPECT_TRUE(ask("robot").allowed);
   load("policies: [{id: p, key: [], limit: 1/1h}]");
   EXPECT_FALSE(ask("robot").allowed);

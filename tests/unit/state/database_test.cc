@@ -162,7 +162,7 @@ TEST(Database, RefusesTokensThatCannotBe) {
             "name must be at most 200 bytes of text without control characters, got 201 bytes");
   EXPECT_THAT(message(request(Role::kAgent, "", "a\nb")), HasSubstr("name must be"));
   EXPECT_THAT(message(request(Role::kAgent, "a\x1b")), HasSubstr("agent must be"));
-  EXPECT_EQ(message(request(Role::kAdmin, "A")), "agent goes with role agent only, got role admin");
+  EXPECT_EQ(message(request(Role::kAdmin, "A")), "agent goes with roles agent and gateway only, got role admin");
   EXPECT_EQ(message(request(Role::kAdmin, "", "", -1s)), "a token must expire in the future, or never (0)");
   EXPECT_EQ(message(request(Role::kAdmin, "", "", kMaxTime)), "a token must expire in the future, or never (0)");
   EXPECT_TRUE(database->tokens().empty());
@@ -471,7 +471,7 @@ TEST(Database, PingFindsThatTheFileIsGone) {
 }
 
 TEST(Role, ReadsWhatItWrites) {
-  for (const Role role : {Role::kAgent, Role::kViewer, Role::kAdmin}) EXPECT_EQ(role_of(to_string(role)), role);
+  for (const Role role : {Role::kAgent, Role::kGateway, Role::kViewer, Role::kAdmin}) EXPECT_EQ(role_of(to_string(role)), role);
   EXPECT_EQ(role_of("root"), std::nullopt);
   EXPECT_EQ(role_of(""), std::nullopt);
 }
