@@ -232,7 +232,7 @@ TEST(AdminApi, TokensAreMadeListedAndRevoked) {
   EXPECT_EQ(server.remove("/api/admin/tokens/" + id).status, 404);
   EXPECT_EQ(server.remove("/api/admin/tokens").status, 400);
   EXPECT_EQ(server.post("/api/admin/tokens", R"({"role":"root"})").body,
-            R"({"error":"invalid_request","message":"role must be admin, viewer or agent, got \"root\""})");
+            R"({"error":"invalid_request","message":"role must be admin, viewer, gateway or agent, got \"root\""})");
   EXPECT_EQ(server.post("/api/admin/tokens", R"({"role":"admin","agent":"A"})").status, 400);
   EXPECT_EQ(server.post("/api/admin/tokens", R"({"role":"admin","ttl_ms":0})").status, 400);
 }
