@@ -85,8 +85,7 @@ TEST(AdminApi, BadNumbersChangeNothing) {
 
 TEST(AdminApi, WhitelistIsReplacedAddedToAndRemovedFrom) {
   ApiServer server;
-  EXPECT_EQ(server.put("/api/admin/rate-limits/whitelist", R"({"agents":["x","y"]})").body,
-            R"({"agents":["x","y"]})");
+  EXPECT_EQ(server.put("/api/admin/rate-limits/whitelist", R"({"agents":["x","y"]})").body, R"({"agents":["x","y"]})");
   EXPECT_EQ(server.post("/api/admin/rate-limits/whitelist", R"({"agent":"z"})").json()["agents"].size(), 3U);
   EXPECT_EQ(server.check(R"({"agent":"z","operation":"op"})").json()["reason"], "The agent is exempt");
   EXPECT_EQ(server.remove("/api/admin/rate-limits/whitelist/x").body, R"({"agents":["y","z"]})");

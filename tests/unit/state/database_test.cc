@@ -471,7 +471,8 @@ TEST(Database, PingFindsThatTheFileIsGone) {
 }
 
 TEST(Role, ReadsWhatItWrites) {
-  for (const Role role : {Role::kAgent, Role::kGateway, Role::kViewer, Role::kAdmin}) EXPECT_EQ(role_of(to_string(role)), role);
+  for (const Role role : {Role::kAgent, Role::kGateway, Role::kViewer, Role::kAdmin})
+    EXPECT_EQ(role_of(to_string(role)), role);
   EXPECT_EQ(role_of("root"), std::nullopt);
   EXPECT_EQ(role_of(""), std::nullopt);
 }
