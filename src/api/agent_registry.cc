@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "api/websocket_api.h"
+#include "base/utf8.h"
 #include "engine/check_json.h"
 
 namespace headgate::api {
@@ -60,6 +61,7 @@ void AgentRegistry::on_notice(const observe::Notice& notice) {
     engine::append_json_text(value, text);
   }
   fmt::format_to(std::back_inserter(text), ",\"time\":{}}}", notice.time.count() / 1'000'000);
+  base::repair(text);  // a text frame that is not UTF-8 would cost its reader the connection
   const auto message = std::make_shared<const std::string>(std::move(text));
   if (!notice.to.empty()) send(notice.to, message);
   if (!notice.agent.empty() && notice.agent != notice.to) send(notice.agent, message);

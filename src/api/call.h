@@ -69,6 +69,12 @@ enum class Need : std::uint8_t {
   kMetrics,  // anybody on this machine, unless that is turned off; else a viewer
 };
 
+// What a connection's place and buffers go by.
+[[nodiscard]] inline net::Standing standing_of(const Caller& caller) noexcept {
+  if (!caller.known) return net::Standing::kAnonymous;
+  return caller.role == state::Role::kAdmin ? net::Standing::kAdmin : net::Standing::kKnown;
+}
+
 // One endpoint. Schemas are names in the OpenAPI document; empty: no body.
 struct Route {
   net::Method method;

@@ -142,6 +142,7 @@ void count_error(const Service& service, observe::Protocol protocol, Nanos now) 
 void check_one(Context& context, const net::HttpRequest& request, net::HttpReply& reply) {
   const Admission admission = context.service.access->asks(request);
   if (admission.refusal) return refuse(request, reply, *admission.refusal);
+  reply.standing = standing_of(admission.caller);
   const std::string_view type = request.header("content-type");
   if (!type.empty() && type != "application/json" && !request.body.empty() && !is_json_type(type)) {
     return send_error(request, reply, 415, "unsupported_media_type",

@@ -198,6 +198,7 @@ void answer_gate(const engine::CheckDecision& decision, const Asked& asked, Buff
 void check_gate(Context& context, const net::HttpRequest& request, net::HttpReply& reply) {
   const Admission admission = context.service.access->gates(request);
   if (admission.refusal) return refuse(request, reply, *admission.refusal);
+  reply.standing = standing_of(admission.caller);
   const GateTrust& trust = context.options.gate;
   const auto invalid = [&](std::string_view problem) {
     count_error(context.service, observe::Protocol::kGate, request.now);

@@ -151,8 +151,40 @@ class Routing final : public HttpApi {
   Routing(const Routing&) = delete;
   Routing& operator=(const Routing&) = delete;
 
-  void handle(const net::HttpRequest& request, net::HttpReply& reply) noexcept override {
+  void tick() override {
+    context_.waiters->sweep(*context_.service.engine);
+    if (context_.service.quotas != nullptr) context_.service.quotas->tick();
+  }
+
+  void handle(const net::HttpRequest& request, net::HttpReply& reply) override {
     Answering answering(reply);
+    answer_request(request, answering, reply);
+    reply.standing = answering.standing;
+  }
+
+  // Whoever may not ask is told so before the body is read. What takes no body from strangers takes none.
+  [[nodiscard]] bool admits(const net::HttpRequest& head, net::HttpReply& reply) override {
+    const Found found = find(head.method, head.path);
+    if (found.route == nullptr) {
+      Answering answering(reply);
+      by_table(head, answering);
+      return false;
+    }
+    if (found.route->need == Need::kOpen) {
+      send_error(head, reply, 413, "payload_too_large", "this path takes no body");
+      return false;
+    }
+    const Admission admission = admit(*found.route, head);
+    if (admission.refusal) {
+      refuse(head, reply, *admission.refusal);
+      return false;
+    }
+    reply.standing = standing_of(admission.caller);
+    return true;
+  }
+
+ private:
+  void answer_request(const net::HttpRequest& request, Answering& answering, net::HttpReply& reply) {
     try {
       if (request.method == Method::kPost && request.path == "/v1/check")
         return check_one(context_, request, answering);
@@ -160,6 +192,8 @@ class Routing final : public HttpApi {
         return check_gate(context_, request, answering);
       }
       by_table(request, answering);
+    } catch (const std::bad_alloc&) {
+      throw;  // closes the connection: there may be no memory to say anything
     } catch (const std::exception& error) {
       observe::log(observe::LogLevel::kError, "request failed",
                    {{"path", request.path}, {"error", std::string_view(error.what())}});
@@ -171,12 +205,6 @@ class Routing final : public HttpApi {
     }
   }
 
-  void tick() override {
-    context_.waiters->sweep(*context_.service.engine);
-    if (context_.service.quotas != nullptr) context_.service.quotas->tick();
-  }
-
- private:
   void by_table(const net::HttpRequest& request, Answering& reply) {
     const std::string_view given = sane_request_id(request);
     const std::string request_id = given.empty() ? new_request_id() : std::string(given);
@@ -231,6 +259,7 @@ class Routing final : public HttpApi {
     const net::HttpRequest& request = first.request;
     const Admission admission = admit(route, request);
     if (admission.refusal) return refuse(request, first.reply, *admission.refusal, id_line);
+    if (route.need != Need::kOpen) first.reply.standing = standing_of(admission.caller);
     const std::string_view type = request.header("content-type");
     if (!request.body.empty() && !type.empty() && !is_json_type(type) && !(route.yaml && is_yaml_type(type))) {
       return first.fail(415, "unsupported_media_type",

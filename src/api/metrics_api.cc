@@ -176,8 +176,12 @@ void add_connections(const HttpApiOptions& options, Page& page) {
   static constexpr Series kSeries[] = {
       {"headgate_connections", "Connections that are open.", MetricType::Gauge, &net::IoCounts::open},
       {"headgate_connections_accepted_total", "Connections accepted.", MetricType::Counter, &net::IoCounts::accepted},
-      {"headgate_connections_refused_total", "Connections closed at once, at the most there may be.",
+      {"headgate_connections_refused_total", "Connections closed at once: no place was left for them.",
        MetricType::Counter, &net::IoCounts::refused},
+      {"headgate_connections_evicted_total", "Connections without a token closed in favour of newcomers.",
+       MetricType::Counter, &net::IoCounts::evicted},
+      {"headgate_connections_shed_total", "Connections closed because memory or buffers were short.",
+       MetricType::Counter, &net::IoCounts::shed},
       {"headgate_connections_timed_out_total", "Connections closed because they were slow or idle.",
        MetricType::Counter, &net::IoCounts::timed_out},
       {"headgate_received_bytes_total", "Bytes read.", MetricType::Counter, &net::IoCounts::bytes_in},

@@ -18,6 +18,7 @@
 #define HEADGATE_PROTOBUF_HAS_LOG_HANDLER
 #endif
 
+#include "api/call.h"
 #include "api/ratelimit_answer.h"
 #include "engine/check_problem.h"
 
@@ -370,7 +371,7 @@ class RateLimitService final : public net::GrpcHandler {
  public:
   explicit RateLimitService(const Service& service) : service_(service) {}
 
-  void call(const GrpcCall& call, GrpcAnswer& answer) noexcept override {
+  void call(const GrpcCall& call, GrpcAnswer& answer) override {
     try {
       if (call.path == kShouldRateLimit) {
         should_rate_limit(call, answer);
@@ -380,10 +381,26 @@ class RateLimitService final : public net::GrpcHandler {
         answer.status = GrpcStatus::kUnimplemented;
         answer.text = fmt::format("there is no method {}", call.path.substr(0, 200));
       }
+    } catch (const std::bad_alloc&) {
+      throw;  // closes the connection
     } catch (const std::exception& error) {
       answer.status = GrpcStatus::kInternal;
       answer.text = error.what();
     }
+  }
+
+  // Anybody may ask for health, which teaches nothing of the peer.
+  [[nodiscard]] bool admits(const GrpcCall& head, GrpcAnswer& answer, net::Standing& standing) override {
+    if (head.path != kShouldRateLimit) return true;
+    const Admission admission = admitted(head);
+    if (!admission.refusal) {
+      standing = standing_of(admission.caller);
+      return true;
+    }
+    Refused refused = refused_of(*admission.refusal);
+    answer.status = refused.status;
+    answer.text = std::move(refused.text);
+    return false;
   }
 
  private:

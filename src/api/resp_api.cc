@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "api/call.h"
 #include "api/resp_check.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
@@ -78,7 +79,7 @@ class Commands final : public net::RespCommands {
         admission_(unsigned_),
         id_(++last_id) {}
 
-  void command(Args args, RespWriter& reply, RespContext& context) noexcept override {
+  void command(Args args, RespWriter& reply, RespContext& context) override {
     try {
       // What is asked most comes first.
       if (is_word(args[0], "CL.THROTTLE")) return entered(reply, context) ? throttle(args, reply, context) : void();
@@ -95,9 +96,15 @@ class Commands final : public net::RespCommands {
       for (const Entry& entry : kEntries) names.emplace_back(entry.name);
       reply.error(fmt::format("ERR unknown command '{}'{}", base::shortened(args[0], 60),
                               base::did_you_mean(std::string(args[0].substr(0, 60)), names)));
+    } catch (const std::bad_alloc&) {
+      throw;  // closes the connection
     } catch (const std::exception& error) {
       reply.error(fmt::format("ERR {}", error.what()));
     }
+  }
+
+  [[nodiscard]] net::Standing standing() const noexcept override {
+    return admission_.refusal ? net::Standing::kUnknown : standing_of(admission_.caller);
   }
 
   void soon(Args args) noexcept override {

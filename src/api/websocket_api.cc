@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "api/call.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
 
@@ -18,6 +19,8 @@ using engine::set_of;
 constexpr std::size_t kMostWaiting = 100;  // of one connection; further checks do not wait
 // Bytes of messages that are kept while a connection is being identified; further ones are refused.
 constexpr std::size_t kMostKept = 128 << 10;
+constexpr std::size_t kMaxUnsigned = 4 << 10;                // of a message before the agent is identified
+constexpr Nanos kIdentifyWithin = std::chrono::seconds{10};  // where a token is required
 constexpr std::string_view kWsChannel = "ws";
 constexpr engine::FieldSet kEnvelope = set_of(Field::kType) | set_of(Field::kId);
 
@@ -76,10 +79,12 @@ class WsHandler final : public net::WebSocketHandler {
             const net::Peer& peer)
       : service_(service), registry_(std::move(registry)), caller_(caller), peer_(peer) {}
 
-  void message(net::WebSocket& socket, std::string_view text) noexcept override {
+  void message(net::WebSocket& socket, std::string_view text) override {
     try {
       if (identifying_) return keep(socket, text);
       answer(socket, text);
+    } catch (const std::bad_alloc&) {
+      throw;  // closes the connection
     } catch (const std::exception& error) {
       send_error(socket, "internal_error", error.what());
     }
@@ -203,6 +208,7 @@ class WsHandler final : public net::WebSocketHandler {
       return refuse(socket, *refusal);
     }
     agent_ = std::move(agent);
+    socket.set_standing(standing_of(caller_));
     if (socket.link() != nullptr) member_ = registry_->join(agent_, socket.link());
     std::string out = R"({"type":"identified")";
     message.append_id(out);
@@ -371,8 +377,13 @@ std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller&)> mak
     const net::Upgrade asked = net::websocket_upgrade(request);
     if (asked == net::Upgrade::kYes) {
       const Caller caller = later ? Caller{} : admission.caller;
-      reply.take_over(net::websocket_accept_head(request),
-                      net::make_websocket_session(make_websocket_handler(service, registry, caller, *request.peer)));
+      if (!later) reply.standing = standing_of(caller);
+      net::WebSocketLimits limits;
+      limits.max_unsigned = kMaxUnsigned;
+      limits.sign_in = kIdentifyWithin;
+      reply.take_over(
+          net::websocket_accept_head(request),
+          net::make_websocket_session(make_websocket_handler(service, registry, caller, *request.peer), limits));
       return;
     }
     net::HttpAnswer answer;

@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <utility>
+
+#include "base/utf8.h"
 
 namespace headgate::engine {
 namespace {
@@ -27,8 +31,25 @@ std::string too_long(const std::string& what, std::size_t size) {
   return fmt::format("{} must be at most {} bytes long, got {}", what, kMaxNameBytes, size);
 }
 
+std::string not_utf8(const std::string& what) { return what + " must be UTF-8 text"; }
+
+// All bytes of a text, one over the other: a top bit is set if, and only if, one of them is not ASCII.
+inline std::uint64_t overlaid(std::string_view text) noexcept {
+  const char* at = text.data();
+  std::size_t left = text.size();
+  std::uint64_t all = 0;
+  for (; left >= sizeof all; left -= sizeof all, at += sizeof all) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, at, sizeof word);
+    all |= word;
+  }
+  for (; left > 0; --left, ++at) all |= static_cast<unsigned char>(*at);
+  return all;
+}
+constexpr std::uint64_t kTopBits = 0x8080808080808080;
+
 bool names_fit(const Check& check) noexcept {
-  const auto fits = [](std::string_view name) { return name.size() <= kMaxNameBytes; };
+  const auto fits = [](std::string_view name) { return name.size() <= kMaxNameBytes && base::is_utf8(name); };
   return std::all_of(std::begin(kFields), std::end(kFields),
                      [&](const auto& each) { return fits(check.*each.second); }) &&
          std::all_of(check.attributes.begin(), check.attributes.end(),
@@ -47,22 +68,27 @@ bool is_fine(const Check& check) noexcept {
                       check.tenant.size() | check.plan.size() | check.channel.size() | check.ip.size() |
                       check.context.size() | check.resource.size() | check.parent_session.size() |
                       check.parent_agent.size();
+  std::uint64_t bytes = 0;
+  for (const auto& each : kFields) bytes |= overlaid(check.*each.second);
   for (const Attribute& attribute : check.attributes) {
     if (attribute.name.empty()) return false;
     sizes |= attribute.name.size() | attribute.value.text.size();
+    bytes |= overlaid(attribute.name) | overlaid(attribute.value.text);
     if (attribute.value.kind == Value::Kind::kNumber && !std::isfinite(attribute.value.number)) return false;
   }
   for (const Cost& cost : check.costs) {
     if (cost.unit.empty() || !(cost.amount >= 0) || cost.amount > kMaxCost) return false;
     sizes |= cost.unit.size();
+    bytes |= overlaid(cost.unit);
   }
-  return (sizes < kMaxNameBytes || names_fit(check)) && check.max_wait >= Nanos{0};
+  return ((sizes < kMaxNameBytes && (bytes & kTopBits) == 0) || names_fit(check)) && check.max_wait >= Nanos{0};
 }
 
 std::string problem_of(const Check& check) {
   if (check.operation.empty()) return "operation is required: what does the agent want to do?";
   for (const auto& [name, field] : kFields) {
     if ((check.*field).size() > kMaxNameBytes) return too_long(name, (check.*field).size());
+    if (!base::is_utf8(check.*field)) return not_utf8(name);
   }
   if (check.attributes.size() > kMaxAttributes) {
     return fmt::format("context must have at most {} attributes, got {}", kMaxAttributes, check.attributes.size());
@@ -70,9 +96,11 @@ std::string problem_of(const Check& check) {
   for (const Attribute& attribute : check.attributes) {
     if (attribute.name.empty()) return "context must not have an attribute without a name";
     if (attribute.name.size() > kMaxNameBytes) return too_long("an attribute's name", attribute.name.size());
+    if (!base::is_utf8(attribute.name)) return not_utf8("an attribute's name");
     if (attribute.value.text.size() > kMaxNameBytes) {
       return too_long(fmt::format("context.{}", attribute.name), attribute.value.text.size());
     }
+    if (!base::is_utf8(attribute.value.text)) return not_utf8(fmt::format("context.{}", attribute.name));
     if (attribute.value.kind == Value::Kind::kNumber && !std::isfinite(attribute.value.number)) {
       return fmt::format("context.{} must be a finite number, got {}", attribute.name, attribute.value.number);
     }
@@ -83,6 +111,7 @@ std::string problem_of(const Check& check) {
   for (const Cost& cost : check.costs) {
     if (cost.unit.empty()) return "cost must not have a unit without a name";
     if (cost.unit.size() > kMaxNameBytes) return too_long("a unit of cost", cost.unit.size());
+    if (!base::is_utf8(cost.unit)) return not_utf8("a unit of cost");
     if (!(cost.amount >= 0) || cost.amount > kMaxCost) {
       return fmt::format("cost.{} must be between 0 and {:.0f}, got {}", cost.unit, kMaxCost, cost.amount);
     }

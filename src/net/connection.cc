@@ -2,7 +2,9 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <new>
 
 namespace headgate::net {
 namespace {
@@ -11,6 +13,7 @@ constexpr int kReadsAtOnce = 4;                    // before others get their tu
 constexpr std::size_t kKeptOut = 64 << 10;         // capacity of `out` that is kept for the next answer
 constexpr Nanos kQuiet{std::chrono::seconds{2}};   // after so long without a byte, none is
 constexpr Nanos kLinger{std::chrono::seconds{2}};  // for a peer to read our last words
+constexpr std::size_t kTlsWeight = 16 << 10;       // of a TLS connection that has proven nothing
 constexpr std::uint32_t kHear = EPOLLIN | EPOLLRDHUP;
 
 Nanos steady_now() noexcept { return SystemClock::shared().now(); }
@@ -34,14 +37,16 @@ class Connection::Handle final : public Link, public std::enable_shared_from_thi
 };
 
 Connection::Connection(Worker& worker, Port& port, base::Descriptor socket, Peer peer, std::shared_ptr<TlsContext> tls,
-                       Nanos now)
+                       const Places::Claim& claim, Nanos now)
     : worker_(worker),
       port_(port),
       socket_(std::move(socket)),
+      claim_(claim),
       handle_(std::make_shared<Handle>(worker.mailbox(), this)),
       peer_(std::make_unique<Peer>(std::move(peer))),
       heard_(now),
-      began_(now) {
+      began_(now),
+      rank_(claim.kept ? Rank::kKeptUnknown : Rank::kUnknown) {
   if (tls) {
     tls_ = std::make_unique<TlsStream>(std::move(tls), socket_.get());
     peer_->tls = true;
@@ -54,7 +59,18 @@ Connection::~Connection() {
   handle_->connection = nullptr;
   session_.reset();
   port_.counts.open.subtract(1);
-  worker_.common().open.fetch_sub(1, std::memory_order_relaxed);
+  charge(0);
+  worker_.common().places.leave(claim_);
+}
+
+template <class Work>
+void Connection::guarded(Work work) noexcept {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    port_.counts.shed.add(1);
+    close();
+  }
 }
 
 bool Connection::open() {
@@ -81,7 +97,10 @@ void Connection::want(std::uint32_t events) noexcept {
 }
 
 void Connection::ready(std::uint32_t events) {
-  const Nanos now = steady_now();
+  guarded([&] { hear(events, steady_now()); });
+}
+
+void Connection::hear(std::uint32_t events, Nanos now) {
   switch (state_) {
     case State::kShakingHands: return shake_hands(now);
     case State::kLingering: return discard();
@@ -150,6 +169,7 @@ void Connection::read(Nanos now) {
       case Moved::kFailed: return close();
     }
     deliver({worker_.buffer(), count}, now);
+    if (state_ != State::kOpen) return;
     const bool all = tls_ ? !tls_->pending() : count < Worker::kBuffer;
     if (all || session_->paused || session_->close || session_->successor) break;
   }
@@ -161,12 +181,83 @@ void Connection::deliver(std::string_view bytes, Nanos now) {
   heard_ = now;
   const std::size_t before = session_->out.size();
   session_->receive(bytes, now);
+  if (session_->standing != standing_) take_standing();
   // A request that follows an answer has begun now; one that goes on keeps its beginning.
   if (!session_->midway()) {
     began_ = Nanos{0};
   } else if (began_ == Nanos{0} || session_->out.size() != before) {
     began_ = now;
   }
+  account(now);
+}
+
+// Looks at what the session holds. Connections without proof make room first, the one that has held the longest before
+// all others; else this one has to.
+void Connection::account(Nanos now) {
+  if (state_ == State::kClosed) return;
+  std::size_t held = 0;
+  if (session_) held = session_->buffered() + (blocked_ ? session_->out.size() : 0);
+  if (tls_ && standing_ == Standing::kUnknown) held += kTlsWeight;
+  if (held <= BufferBudget::kFree) held = 0;
+  if (held == charged_) return;
+  BufferBudget& buffers = worker_.common().buffers;
+  const bool more = held > charged_;
+  charge(held);
+  set_rank();
+  if (!more) return;
+  while (buffers.exceeded(standing_)) {
+    if (!worker_.evict_holding(*this)) return shed(now);
+  }
+}
+
+void Connection::charge(std::size_t held) noexcept {
+  worker_.common().buffers.change(charged_, held);
+  charged_ = held;
+}
+
+void Connection::shed(Nanos now) {
+  port_.counts.shed.add(1);
+  if (state_ != State::kOpen || blocked_) return close();
+  session_->overloaded();
+  if (flush(now)) end(now);
+  if (state_ == State::kOpen) close();
+}
+
+void Connection::evict() noexcept {
+  port_.counts.evicted.add(1);
+  close();
+}
+
+bool Connection::is_idle() const noexcept {
+  return state_ == State::kLingering ||
+         (state_ == State::kOpen && !session_->busy() && !session_->midway() && session_->out.empty());
+}
+
+// The session knows better than before who its peer is.
+void Connection::take_standing() {
+  const Standing before = std::exchange(standing_, session_->standing);
+  set_rank();
+  const Places& places = worker_.common().places;
+  if (before != Standing::kUnknown || !places.crowded() || places.may_stay(claim_, standing_)) return;
+  // It was let in for the time being. It stays at the expense of another, or is answered and goes.
+  if (!worker_.evict_one()) leaves_ = true;
+}
+
+void Connection::set_rank() noexcept {
+  Rank rank = Rank::kSettled;
+  if (standing_ == Standing::kUnknown) {
+    rank = charged_ > 0 ? (claim_.kept ? Rank::kKeptHolding : Rank::kHolding)
+                        : (claim_.kept ? Rank::kKeptUnknown : Rank::kUnknown);
+  } else if (standing_ == Standing::kAnonymous) {
+    rank = claim_.kept ? Rank::kKeptAnonymous : Rank::kAnonymous;
+  }
+  move_to(rank);
+}
+
+void Connection::move_to(Rank rank) noexcept {
+  if (rank == rank_ || state_ == State::kClosed) return;
+  worker_.move(rank_, rank, place_);
+  rank_ = rank;
 }
 
 // Takes the connection as far as it goes now: sends, closes, hands over, or waits for more to come.
@@ -176,10 +267,11 @@ void Connection::advance(Nanos now) {
       take_over(now);
       continue;
     }
-    if (session_->close) return end(now);
+    if (session_->close || (leaves_ && !session_->paused && !session_->busy())) return end(now);
     if (session_->paused) {
       if (!session_->busy()) {
         deliver({}, now);
+        if (state_ != State::kOpen) return;
         if (!session_->out.empty() || !session_->paused || session_->close || session_->successor) continue;
       }
       // Somebody else will tell it when it may go on. Hearing is stopped only once something comes.
@@ -224,10 +316,11 @@ bool Connection::flush(Nanos now) {
     stuck_ = now;
     // What the peer sends meanwhile may wait; that it has gone is worth knowing.
     want(EPOLLOUT | (hung_up_ ? 0U : static_cast<std::uint32_t>(EPOLLRDHUP)));
+    account(now);
     return false;
   }
   out.clear();
-  if (out.capacity() > kKeptOut) std::string().swap(out);
+  if (out.capacity() > (standing_ == Standing::kUnknown ? BufferBudget::kFree : kKeptOut)) std::string().swap(out);
   if (sent > 0) {
     session_->sent();
     if (!out.empty()) return flush(now);
@@ -240,6 +333,7 @@ void Connection::take_over(Nanos now) {
   std::string unread = std::move(session_->unread);
   const std::size_t size = unread.size();
   unread.append(Session::kSlack, '\0');
+  next->standing = std::max(next->standing, session_->standing);
   session_ = std::move(next);
   session_->link = handle_;
   if (worker_.draining()) session_->drain();
@@ -257,27 +351,39 @@ void Connection::ended(Nanos now) {
 void Connection::run(const std::function<void(Session&)>& work) {
   if (state_ != State::kOpen) return;
   const std::shared_ptr<Handle> alive = handle_;  // the work may let go of everything else
-  work(*session_);
-  if (state_ != State::kOpen) return;
-  if (session_->close || session_->successor) return advance(steady_now());
-  if (!std::exchange(behind_, true)) worker_.advance_later(*this);
+  guarded([&] {
+    work(*session_);
+    if (state_ != State::kOpen) return;
+    if (session_->close || session_->successor) return advance(steady_now());
+    if (!std::exchange(behind_, true)) worker_.advance_later(*this);
+  });
 }
 
 void Connection::catch_up() {
   behind_ = false;
-  if (state_ == State::kOpen) advance(steady_now());
+  guarded([this] {
+    if (state_ != State::kOpen) return;
+    account(steady_now());
+    if (state_ == State::kOpen) advance(steady_now());
+  });
 }
 
 void Connection::drain() {
   if (state_ == State::kShakingHands) return close();
   if (state_ != State::kOpen) return;
-  session_->drain();
-  // Nothing was said, so there is nothing to wait for.
-  if (session_->close && session_->out.empty()) return close();
-  advance(steady_now());
+  guarded([this] {
+    session_->drain();
+    // Nothing was said, so there is nothing to wait for.
+    if (session_->close && session_->out.empty()) return close();
+    advance(steady_now());
+  });
 }
 
 void Connection::tick(Nanos now, bool whole_second) {
+  guarded([&] { pass_time(now, whole_second); });
+}
+
+void Connection::pass_time(Nanos now, bool whole_second) {
   const IoOptions& options = worker_.common().options;
   switch (state_) {
     case State::kClosed: return;
@@ -296,9 +402,14 @@ void Connection::tick(Nanos now, bool whole_second) {
   } else if (session_->idle_limit > Nanos{0} && !session_->busy() && now - heard_ > session_->idle_limit) {
     return time_out(now);
   }
+  // While memory is short, unfinished requests of strangers are let go of.
+  if (base::memory_is_low() && (rank_ == Rank::kHolding || rank_ == Rank::kKeptHolding)) return shed(now);
   if (!whole_second) return;
   if (session_->out.empty() && session_->out.capacity() > 0 && now - heard_ > kQuiet) std::string().swap(session_->out);
   session_->tick(now);
+  if (state_ != State::kOpen) return;
+  account(now);
+  if (state_ != State::kOpen) return;
   if (!session_->out.empty() || session_->close || session_->successor) advance(now);
 }
 
@@ -317,6 +428,7 @@ void Connection::end(Nanos now) {
   if (ended_) return close();
   ::shutdown(socket_.get(), SHUT_WR);
   state_ = State::kLingering;
+  move_to(Rank::kUnknown);  // whoever it was, it may make room
   began_ = now;
   want(EPOLLIN);
 }
@@ -329,13 +441,15 @@ void Connection::discard() {
 void Connection::forget_session() noexcept {
   handle_->connection = nullptr;
   session_.reset();
+  charge(0);
 }
 
 void Connection::close() noexcept {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
+  charge(0);
   worker_.forget(socket_.get());
-  worker_.bury(place_);
+  worker_.bury(rank_, place_);
 }
 
 }  // namespace headgate::net

@@ -70,13 +70,22 @@ struct GrpcAnswer {
 class GrpcHandler {
  public:
   virtual ~GrpcHandler() = default;
-  virtual void call(const GrpcCall& call, GrpcAnswer& answer) noexcept = 0;
+  // std::bad_alloc, and nothing else, may be thrown: the connection is closed.
+  virtual void call(const GrpcCall& call, GrpcAnswer& answer) = 0;
+  // Called before, with the head alone, as long as the peer is not known. False: `answer` says why not, and no message
+  // is read. Sets `standing` to what it has learnt of the peer.
+  [[nodiscard]] virtual bool admits(const GrpcCall& /*head*/, GrpcAnswer& /*answer*/, Standing& standing) {
+    standing = Standing::kAnonymous;
+    return true;
+  }
 };
 
 struct GrpcLimits {
   std::size_t max_message = 1 << 20;               // kResourceExhausted
   std::size_t max_pending = 8 << 20;               // of all messages of a connection that are not complete: the same
+  std::size_t max_unsigned = 16 << 10;             // both, until the peer is known
   std::uint32_t max_concurrent_streams = 1000;     // further ones are refused; also bounds what is answered later
+  std::uint32_t max_control_frames = 1000;         // that no call has earned; more is a flood: GOAWAY
   std::uint32_t max_resets_per_second = 200;       // more is a flood: GOAWAY
   std::size_t max_header_bytes = 16 << 10;         // kResourceExhausted
   std::size_t max_backlog = 4 << 20;               // of answers the peer does not read; from a quarter on, reads pause

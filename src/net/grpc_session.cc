@@ -5,6 +5,7 @@
 #include <cstring>
 #include <list>
 #include <new>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,11 @@ constexpr std::size_t kKeptCapacity = 4 << 10;    // of each of their buffers
 constexpr std::size_t kHeaderOverhead = 32;       // of a header, as RFC 9113 counts them
 constexpr std::size_t kMostHeaders = 100;         // of one call
 constexpr std::size_t kMostUnacknowledged = 256;  // pings and settings that we owe an answer
+constexpr std::size_t kWeight = 24 << 10;         // of nghttp2's session, as far as strangers are counted by it
+// Frames that ask for nothing (PRIORITY, WINDOW_UPDATE, PING, SETTINGS, empty DATA, unknown ones) are earned by those
+// that do, as Envoy has it.
+constexpr double kEarnedByStream = 100;
+constexpr double kEarnedByData = 10;  // by each DATA frame that we send
 
 // A name or value that outlives the session, so that nghttp2 need not copy it.
 nghttp2_nv fixed(std::string_view name, std::string_view value) noexcept {
@@ -101,10 +107,29 @@ struct Call {
   }
 };
 
+// A callback whose exceptions stay out of nghttp2, which is written in C. `Session` notes that there was one.
+template <class Session, auto kCallback>
+struct Kept;
+template <class Session, class... Args, int (*kCallback)(Args...)>
+struct Kept<Session, kCallback> {
+  static int call(Args... args) {
+    try {
+      return kCallback(args...);
+    } catch (const std::bad_alloc&) {
+      static_cast<Session*>(std::get<sizeof...(Args) - 1>(std::tie(args...)))->no_memory_ = true;
+      return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+  }
+};
+
 class GrpcSession final : public Session, private GrpcContext {
  public:
   GrpcSession(GrpcHandler& handler, const Peer& peer, const GrpcLimits& limits)
-      : handler_(handler), peer_(peer), limits_(limits), resets_left_(limits.max_resets_per_second) {
+      : handler_(handler),
+        peer_(peer),
+        limits_(limits),
+        resets_left_(limits.max_resets_per_second),
+        frames_left_(limits.max_control_frames) {
     if (nghttp2_session_server_new2(&h2_, callbacks(), this, options()) != 0) throw std::bad_alloc();
     const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits.max_concurrent_streams},
@@ -120,6 +145,7 @@ class GrpcSession final : public Session, private GrpcContext {
     if (close) return;
     const ssize_t taken =
         nghttp2_session_mem_recv(h2_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+    if (no_memory_) throw std::bad_alloc();
     if (taken == NGHTTP2_ERR_BAD_CLIENT_MAGIC) {
       close = true;  // not HTTP/2: nothing it would understand
       return;
@@ -129,6 +155,14 @@ class GrpcSession final : public Session, private GrpcContext {
   }
 
   void finish() override { close = true; }
+  void overloaded() override {
+    nghttp2_session_terminate_session(h2_, NGHTTP2_ENHANCE_YOUR_CALM);
+    flush();
+    close = true;
+  }
+  [[nodiscard]] std::size_t buffered() const noexcept override {
+    return pending_ + (standing == Standing::kUnknown ? kWeight : 0);
+  }
   void sent() override {
     if (paused) flush();
   }
@@ -173,6 +207,8 @@ class GrpcSession final : public Session, private GrpcContext {
   [[nodiscard]] bool midway() const noexcept override { return started_ && !greeted_; }
 
  private:
+  template <class, auto>
+  friend struct Kept;
   class Later;
 
   std::shared_ptr<GrpcLater> later() override;
@@ -204,11 +240,12 @@ class GrpcSession final : public Session, private GrpcContext {
     static const nghttp2_session_callbacks* const kCallbacks = [] {
       nghttp2_session_callbacks* made = nullptr;
       if (nghttp2_session_callbacks_new(&made) != 0) throw std::bad_alloc();
-      nghttp2_session_callbacks_set_on_begin_headers_callback(made, on_begin_headers);
-      nghttp2_session_callbacks_set_on_header_callback(made, on_header);
-      nghttp2_session_callbacks_set_on_data_chunk_recv_callback(made, on_data);
-      nghttp2_session_callbacks_set_on_frame_recv_callback(made, on_frame);
-      nghttp2_session_callbacks_set_on_frame_send_callback(made, on_frame_sent);
+      nghttp2_session_callbacks_set_on_begin_frame_callback(made, on_begin_frame);
+      nghttp2_session_callbacks_set_on_begin_headers_callback(made, Kept<GrpcSession, on_begin_headers>::call);
+      nghttp2_session_callbacks_set_on_header_callback(made, Kept<GrpcSession, on_header>::call);
+      nghttp2_session_callbacks_set_on_data_chunk_recv_callback(made, Kept<GrpcSession, on_data>::call);
+      nghttp2_session_callbacks_set_on_frame_recv_callback(made, Kept<GrpcSession, on_frame>::call);
+      nghttp2_session_callbacks_set_on_frame_send_callback(made, Kept<GrpcSession, on_frame_sent>::call);
       nghttp2_session_callbacks_set_on_stream_close_callback(made, on_stream_close);
       return made;
     }();
@@ -216,7 +253,7 @@ class GrpcSession final : public Session, private GrpcContext {
   }
 
   void start(Nanos now) noexcept {
-    if (!started_) heard_at_ = refilled_at_ = now;
+    if (!started_) heard_at_ = refilled_at_ = earned_at_ = now;
     started_ = true;
     now_ = now;
   }
@@ -249,7 +286,35 @@ class GrpcSession final : public Session, private GrpcContext {
     if (resets_left_ < 0) nghttp2_session_terminate_session(h2_, NGHTTP2_ENHANCE_YOUR_CALM);
   }
 
+  void earn(double frames) noexcept {
+    frames_left_ = std::min(frames_left_ + frames, kEarnedByStream * limits_.max_control_frames);
+  }
+
+  // Whatever asks for nothing is spent from what was earned.
+  void count_control_frame() {
+    const double since = std::chrono::duration<double>(now_ - earned_at_).count();
+    earned_at_ = now_;
+    if (frames_left_ < limits_.max_control_frames) {
+      frames_left_ = std::min<double>(limits_.max_control_frames, frames_left_ + since * kEarnedByStream);
+    }
+    if (--frames_left_ < 0) nghttp2_session_terminate_session(h2_, NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+
   // ---- what comes ----
+
+  static int on_begin_frame(nghttp2_session* /*h2*/, const nghttp2_frame_hd* head, void* user) {
+    switch (head->type) {
+      case NGHTTP2_HEADERS: self(user).earn(kEarnedByStream); return 0;
+      case NGHTTP2_CONTINUATION:          // bounded by nghttp2
+      case NGHTTP2_RST_STREAM: return 0;  // counted by themselves
+      case NGHTTP2_DATA:
+        if (head->length > 0 || (head->flags & NGHTTP2_FLAG_END_STREAM) != 0) return 0;
+        break;
+      default: break;
+    }
+    self(user).count_control_frame();
+    return 0;
+  }
 
   static int on_begin_headers(nghttp2_session* h2, const nghttp2_frame* frame, void* user) {
     GrpcSession& me = self(user);
@@ -306,9 +371,10 @@ class GrpcSession final : public Session, private GrpcContext {
     GrpcSession& me = self(user);
     Call* call = call_of(h2, id);
     if (call == nullptr || call->answered) return 0;
-    if (call->message.size() + size > me.limits_.max_message + kGrpcPrefix) {
+    const bool known = me.standing != Standing::kUnknown;
+    if (call->message.size() + size > (known ? me.limits_.max_message : me.limits_.max_unsigned) + kGrpcPrefix) {
       me.refuse(*call, GrpcStatus::kResourceExhausted, "the message is too long");
-    } else if (me.pending_ + size > me.limits_.max_pending) {
+    } else if (me.pending_ + size > (known ? me.limits_.max_pending : me.limits_.max_unsigned)) {
       me.refuse(*call, GrpcStatus::kResourceExhausted, "too many messages are incomplete");
     } else {
       call->message.append(text_of(bytes, size));
@@ -352,6 +418,7 @@ class GrpcSession final : public Session, private GrpcContext {
   }
 
   static int on_frame_sent(nghttp2_session* h2, const nghttp2_frame* frame, void* user) {
+    if (frame->hd.type == NGHTTP2_DATA) self(user).earn(kEarnedByData);
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
       // Errors that a peer makes us answer with a reset cost as much as its own.
       if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR) self(user).count_reset();
@@ -379,7 +446,21 @@ class GrpcSession final : public Session, private GrpcContext {
       refuse(call, large ? GrpcStatus::kResourceExhausted : GrpcStatus::kInternal, call.problem);
     } else if (is_late(call)) {
       refuse(call, GrpcStatus::kDeadlineExceeded, "the deadline is over");
+    } else if (standing == Standing::kUnknown && !handler_.admits(asked_of(call), call.answer, standing)) {
+      refuse(call, call.answer.status, call.answer.text);
     }
+  }
+
+  // The call without its message. Borrowed until the next.
+  [[nodiscard]] GrpcCall asked_of(const Call& call) {
+    metadata_.clear();
+    for (const Call::Place& place : call.places) metadata_.push_back({call.name_of(place), call.value_of(place)});
+    GrpcCall asked;
+    asked.path = call.value_of(call.path);
+    asked.metadata = metadata_;
+    asked.peer = &peer_;
+    asked.now = now_;
+    return asked;
   }
 
   void answer(Call& call) {
@@ -394,14 +475,8 @@ class GrpcSession final : public Session, private GrpcContext {
     if (size < message.size() - kGrpcPrefix)
       return refuse(call, GrpcStatus::kUnimplemented, "a call must have one message");
 
-    metadata_.clear();
-    for (const Call::Place& place : call.places) metadata_.push_back({call.name_of(place), call.value_of(place)});
-    GrpcCall asked;
-    asked.path = call.value_of(call.path);
+    GrpcCall asked = asked_of(call);
     asked.message = message.substr(kGrpcPrefix);
-    asked.metadata = metadata_;
-    asked.peer = &peer_;
-    asked.now = now_;
     asked.context = this;
     answering_ = &call;
     handler_.call(asked, call.answer);
@@ -508,11 +583,14 @@ class GrpcSession final : public Session, private GrpcContext {
   bool greeted_ = false;  // the peer has sent its settings
   bool draining_ = false;
   bool last_said_ = false;
+  bool no_memory_ = false;  // in a callback
   Nanos now_{0};
   Nanos heard_at_{0};
   Nanos pinged_at_{-1};
   Nanos refilled_at_{0};
+  Nanos earned_at_{0};
   double resets_left_;
+  double frames_left_;
 };
 
 class GrpcSession::Later final : public GrpcLater {

@@ -66,6 +66,9 @@ class HttpReply {
   // Sends the head as it is (status line, headers, empty line) and gives the connection away.
   virtual void take_over(std::string_view head, std::unique_ptr<Session> successor) = 0;
 
+  // What the handler has learnt of the peer.
+  Standing standing = Standing::kUnknown;
+
  protected:
   ~HttpReply() = default;
 };
@@ -74,7 +77,11 @@ class HttpReply {
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  virtual void handle(const HttpRequest& request, HttpReply& reply) noexcept = 0;
+  // std::bad_alloc, and nothing else, may be thrown: the connection is closed.
+  virtual void handle(const HttpRequest& request, HttpReply& reply) = 0;
+  // Called instead, and before, where the head is complete and the body is not. False: it has been answered, and the
+  // connection closes without reading the body. REQUIRES: no later() and no take_over().
+  [[nodiscard]] virtual bool admits(const HttpRequest& /*head*/, HttpReply& /*reply*/) { return true; }
 };
 
 struct HttpLimits {

@@ -46,6 +46,7 @@ std::string_view moved(std::string_view text, std::ptrdiff_t by) noexcept { retu
 
 void HttpParser::begin() noexcept {
   stage_ = Stage::kHead;
+  new_head_ = false;
   tried_ = 0;
   consumed_ = 0;
 }
@@ -102,6 +103,7 @@ HttpParser::Step HttpParser::parse_head(std::string_view bytes, const HttpLimits
     if (!error) {
       head_ = consumed_;
       if (const Step step = check_head(); step == Step::kRefused) return step;
+      new_head_ = true;
       return stage_ == Stage::kSized ? parse_sized(bytes) : parse_chunks(bytes);
     }
     if (error != beast::http::error::need_more) return refuse(bytes, error);

@@ -6,6 +6,7 @@
 
 #include <boost/beast/http/basic_parser.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "net/byte_buffer.h"
@@ -39,6 +40,8 @@ class HttpParser {
   [[nodiscard]] const Refusal& refusal() const noexcept { return refusal_; }
   // After kMore: whether the sender waits for "100 Continue" before it sends the body. Says so once.
   [[nodiscard]] bool wants_continue() noexcept;
+  // After kMore: whether all but the body is there, so that request() can be looked at. Says so once.
+  [[nodiscard]] bool has_new_head() noexcept { return std::exchange(new_head_, false); }
   // After kMore: decoded bytes that need not be kept, from `at` on. They are taken to be dropped.
   struct Span {
     std::size_t at = 0;
@@ -101,6 +104,7 @@ class HttpParser {
   Stage stage_ = Stage::kHead;
   bool chunked_ = false;
   bool expects_ = false;
+  bool new_head_ = false;
 };
 
 }  // namespace headgate::net

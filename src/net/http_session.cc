@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -52,8 +53,12 @@ class HttpSession final : public Session {
   void finish() override;
   void drain() override;
   void timed_out() override;
+  void overloaded() override;
   [[nodiscard]] bool midway() const noexcept override { return parser_ != nullptr && !paused && !close; }
   [[nodiscard]] bool busy() const noexcept override { return asked_ != nullptr; }
+  [[nodiscard]] std::size_t buffered() const noexcept override {
+    return input_.capacity() + (parser_ ? parser_->weight() : 0);
+  }
 
   // The answer to a request that was put off.
   void answer_later(const std::shared_ptr<std::atomic<bool>>& asked, const HttpAnswer& answer);
@@ -66,6 +71,8 @@ class HttpSession final : public Session {
   // Answers requests from `data` on, and returns how many bytes they were.
   std::size_t answer_all(std::string_view data);
   void answer_one();
+  [[nodiscard]] bool admit_head();
+  [[nodiscard]] HttpRequest request_at_hand();
   void refuse(const Refusal& refusal);
   void keep(std::string_view data, std::size_t used, bool own);
   void drop_input() noexcept;
@@ -178,6 +185,7 @@ std::size_t HttpSession::answer_all(std::string_view data) {
     }
     const HttpParser::Step step = parser_->parse(data.substr(used), limits_);
     if (step == HttpParser::Step::kMore) {
+      if (parser_->has_new_head() && !admit_head()) break;
       if (parser_->wants_continue()) out += "HTTP/1.1 100 Continue\r\n\r\n";
       break;
     }
@@ -197,17 +205,35 @@ std::size_t HttpSession::answer_all(std::string_view data) {
   return used;
 }
 
-void HttpSession::answer_one() {
+HttpRequest HttpSession::request_at_hand() {
   HttpRequest request = parser_->request();
   request.peer = &peer_;
   request.now = now_;
-  const bool keep_alive = parser_->keep_alive() && !draining_;
   form_.head_only = request.method == Method::kHead;
+  answered_ = Answered::kNo;
+  return request;
+}
+
+// The handler may refuse a request by its head alone, so that nobody's body is kept who has no right to send it.
+bool HttpSession::admit_head() {
+  const HttpRequest head = request_at_hand();
+  form_.close = true;
+  form_.keep_alive = false;
+  Reply reply(*this);
+  const bool admitted = handler_.admits(head, reply);
+  standing = std::max(standing, reply.standing);
+  if (!admitted) close = true;
+  return admitted;
+}
+
+void HttpSession::answer_one() {
+  const HttpRequest request = request_at_hand();
+  const bool keep_alive = parser_->keep_alive() && !draining_;
   form_.close = !keep_alive;
   form_.keep_alive = keep_alive && !parser_->is_1_1();
-  answered_ = Answered::kNo;
   Reply reply(*this);
   handler_.handle(request, reply);
+  standing = std::max(standing, reply.standing);
   switch (answered_) {
     case Answered::kNo: {
       const std::string body = error_body("internal", "the request was not answered");
@@ -287,6 +313,11 @@ void HttpSession::drain() {
 
 void HttpSession::timed_out() {
   if (midway()) refuse({408, "request_timeout", "the request took too long to arrive"});
+  close = true;
+}
+
+void HttpSession::overloaded() {
+  if (!asked_) refuse({503, "overloaded", "the server holds too many unfinished requests; try again later"});
   close = true;
 }
 

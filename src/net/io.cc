@@ -25,8 +25,7 @@ Result<TlsContexts> read_tls(const std::vector<Listener>& listeners, const TlsFi
 
 class EpollIo final : public Io {
  public:
-  EpollIo(std::vector<Listener> listeners, const IoOptions& options) {
-    common_.options = options;
+  EpollIo(std::vector<Listener> listeners, const IoOptions& options) : common_(options) {
     common_.options.threads = std::max(options.threads, 1);
     common_.listeners = std::move(listeners);
   }
@@ -109,7 +108,9 @@ IoCounts EpollIo::counts(std::string_view listener) const {
       const Port::Counts& counts = worker->ports()[i]->counts;
       sum.accepted += counts.accepted.get();
       sum.refused += counts.refused.get();
+      sum.evicted += counts.evicted.get();
       sum.timed_out += counts.timed_out.get();
+      sum.shed += counts.shed.get();
       sum.open += counts.open.get();
       sum.bytes_in += counts.bytes_in.get();
       sum.bytes_out += counts.bytes_out.get();

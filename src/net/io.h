@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "headgate/result.h"
+#include "net/places.h"
 #include "net/session.h"
 
 namespace headgate::net {
@@ -35,7 +36,8 @@ struct Listener {
 struct IoOptions {
   int threads = 1;
   TlsFiles tls;
-  std::size_t max_connections = 20'000;            // over all listeners; further ones are closed at once, and counted
+  PlaceRules places;                               // over all listeners; those that get none are closed and counted
+  std::size_t max_buffered = 128 << 20;            // over all connections; see BufferBudget
   Nanos request_within{std::chrono::seconds{10}};  // from its first byte to its last (a TLS handshake too)
   Nanos write_within{std::chrono::seconds{10}};    // a peer that takes nothing for so long is closed
   std::function<void(int thread)> on_thread_start;
@@ -43,8 +45,10 @@ struct IoOptions {
 
 struct IoCounts {
   std::uint64_t accepted = 0;
-  std::uint64_t refused = 0;    // at max_connections
+  std::uint64_t refused = 0;    // no place was left, or their address had as many as it may
+  std::uint64_t evicted = 0;    // proved nothing, and made room for a newcomer
   std::uint64_t timed_out = 0;  // slow or idle
+  std::uint64_t shed = 0;       // held too much while buffers or memory were short
   std::uint64_t open = 0;
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;

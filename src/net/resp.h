@@ -79,19 +79,23 @@ class RespCommands {
  public:
   virtual ~RespCommands() = default;
   // Writes exactly one reply (or calls later()). REQUIRES: args is not empty. Text is borrowed; bytes after
-  // `args.back()` need not be readable.
-  virtual void command(std::span<const std::string_view> args, RespWriter& reply, RespContext& context) noexcept = 0;
+  // `args.back()` need not be readable. std::bad_alloc, and nothing else, may be thrown: the connection is closed.
+  virtual void command(std::span<const std::string_view> args, RespWriter& reply, RespContext& context) = 0;
   // This one follows the command that is about to be given, if nothing comes between: what it needs may be fetched
   // meanwhile.
   virtual void soon(std::span<const std::string_view> /*args*/) noexcept {}
+  // What is known of the peer by now. kUnknown: it has to sign in first.
+  [[nodiscard]] virtual Standing standing() const noexcept { return Standing::kAnonymous; }
 };
 
 struct RespLimits {
   std::size_t max_args = 1024;
-  std::size_t max_bulk = 64 << 10;      // of one argument
-  std::size_t max_command = 256 << 10;  // of all of them as sent
-  std::size_t max_line = 64 << 10;      // of an inline command, or of a line that announces a length
-  Nanos idle{0};                        // 0: for ever
+  std::size_t max_bulk = 64 << 10;          // of one argument
+  std::size_t max_command = 256 << 10;      // of all of them as sent
+  std::size_t max_line = 64 << 10;          // of an inline command, or of a line that announces a length
+  std::size_t max_unsigned = 16 << 10;      // as max_command, for a peer that has to sign in first
+  Nanos idle{0};                            // 0: for ever
+  Nanos sign_in{std::chrono::seconds{10}};  // within this time, where it has to
 };
 
 [[nodiscard]] std::unique_ptr<Session> make_resp_session(std::unique_ptr<RespCommands> commands,

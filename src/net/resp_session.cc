@@ -28,14 +28,20 @@ bool same_word(std::string_view text, std::string_view lower_case) noexcept {
 class RespSession final : public Session, private RespContext {
  public:
   RespSession(std::unique_ptr<RespCommands> commands, const RespLimits& limits)
-      : commands_(std::move(commands)), limits_(limits) {
+      : commands_(std::move(commands)), limits_(limits), unsigned_limits_(limits) {
     idle_limit = limits.idle;
+    unsigned_limits_.max_command = std::min(limits.max_command, limits.max_unsigned);
+    unsigned_limits_.max_bulk = std::min(limits.max_bulk, limits.max_unsigned);
+    unsigned_limits_.max_line = std::min(limits.max_line, limits.max_unsigned);
   }
   ~RespSession() override { abandon(); }
 
   void receive(std::string_view bytes, Nanos now) override;
   void finish() override;
   void drain() override;
+  void tick(Nanos now) override;
+  void overloaded() override { refuse("ERR the server holds too many unfinished commands; try again later"); }
+  [[nodiscard]] std::size_t buffered() const noexcept override { return input_.capacity(); }
   [[nodiscard]] bool midway() const noexcept override { return parser_ != nullptr && !paused && !close; }
   // Not while it may go on with what it has kept.
   [[nodiscard]] bool busy() const noexcept override {
@@ -54,6 +60,10 @@ class RespSession final : public Session, private RespContext {
   [[nodiscard]] Nanos now() const noexcept override { return now_; }
 
   std::size_t answer_all(std::string_view data);
+  void refuse(std::string_view why);
+  [[nodiscard]] const RespLimits& limits() const noexcept {
+    return standing == Standing::kUnknown ? unsigned_limits_ : limits_;
+  }
   void drop_input() noexcept {
     input_.release();
     if (parser_) Spare<RespParser>::give_back(std::move(parser_));
@@ -74,7 +84,9 @@ class RespSession final : public Session, private RespContext {
 
   const std::unique_ptr<RespCommands> commands_;
   const RespLimits limits_;
+  RespLimits unsigned_limits_;  // until it has signed in
   Nanos now_{0};
+  Nanos began_{0};                      // when it was first heard of
   ByteBuffer input_;                    // what has come and is not answered
   std::unique_ptr<RespParser> parser_;  // while a command is being read
   struct Slot {
@@ -129,6 +141,8 @@ std::shared_ptr<RespLater> RespSession::later() {
 void RespSession::receive(std::string_view bytes, Nanos now) {
   if (close || closing_) return;
   now_ = now;
+  if (began_ == Nanos{0}) began_ = now;
+  if (standing == Standing::kUnknown) standing = commands_->standing();
   paused = false;
   const bool own = !input_.empty();
   if (own) input_.append(bytes);
@@ -141,7 +155,21 @@ void RespSession::receive(std::string_view bytes, Nanos now) {
   } else {
     input_.append(data.substr(used));
   }
+  standing = commands_->standing();
   close_if_over();
+}
+
+// Whoever has to sign in and does not is in others' way.
+void RespSession::tick(Nanos now) {
+  if (began_ == Nanos{0}) began_ = now;
+  if (commands_->standing() != Standing::kUnknown || now - began_ < limits_.sign_in) return;
+  refuse("NOAUTH Authentication required, and not given in time.");
+}
+
+void RespSession::refuse(std::string_view why) {
+  if (close) return;
+  if (asked_.empty()) RespWriter(out, version_).error(why);
+  close = true;
 }
 
 std::size_t RespSession::answer_all(std::string_view data) {
@@ -152,7 +180,7 @@ std::size_t RespSession::answer_all(std::string_view data) {
   }
   // One command is read ahead of the one that is answered, so that memory may be fetched meanwhile.
   std::unique_ptr<RespParser> ahead = Spare<RespParser>::take();
-  RespParser::Step step = parser_->parse(data, limits_);
+  RespParser::Step step = parser_->parse(data, limits());
   bool partial = step == RespParser::Step::kMore && !data.empty();
   while (step != RespParser::Step::kMore) {
     RespWriter writer(tail(), version_);
@@ -167,7 +195,7 @@ std::size_t RespSession::answer_all(std::string_view data) {
     }
     const std::size_t after = used + parser_->size();
     ahead->begin();
-    const RespParser::Step next = ahead->parse(data.substr(after), limits_);
+    const RespParser::Step next = ahead->parse(data.substr(after), limits());
     if (next == RespParser::Step::kWhole && !ahead->args().empty()) commands_->soon(ahead->args());
     used = after;
     const std::vector<std::string_view>& args = parser_->args();

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +24,14 @@ struct Peer {
   bool loopback = false;    //
   bool tls = false;         //
   std::string certificate;  // the common name of a client certificate that was verified; empty: none
+};
+
+// How far the peer of a connection is known. Where places or memory are short, connections of less standing go first.
+enum class Standing : std::uint8_t {
+  kUnknown,    // has proven nothing yet
+  kAnonymous,  // was admitted without proof, where none is required
+  kKnown,      // by a token, a session or a certificate
+  kAdmin,      // the same, of an administrator
 };
 
 class Session;
@@ -58,12 +67,16 @@ class Session {
   virtual void sent() {}
   // The peer has taken too long over a request. Whatever is written now is sent if the peer takes it at once.
   virtual void timed_out() { close = true; }
+  // The server holds too many unfinished requests, this one among them. As for timed_out().
+  virtual void overloaded() { close = true; }
   // Called about once a second.
   virtual void tick(Nanos /*now*/) {}
   // Whether a request has begun and not ended: its sender is given less time than one that is merely idle.
   [[nodiscard]] virtual bool midway() const noexcept = 0;
   // Whether an answer is still to come from elsewhere, so that nobody should think it idle.
   [[nodiscard]] virtual bool busy() const noexcept { return false; }
+  // Bytes that it holds besides `out`: of requests that are not complete.
+  [[nodiscard]] virtual std::size_t buffered() const noexcept { return 0; }
 
   // Set by whoever drives the session, before the first byte.
   std::shared_ptr<Link> link;
@@ -77,6 +90,8 @@ class Session {
   // Takes the connection over from here, once `out` has been sent; `unread` is what this one had not used.
   std::unique_ptr<Session> successor;
   std::string unread;
+  // Set by the session once a request has shown it. A successor begins with its predecessor's.
+  Standing standing = Standing::kUnknown;
   // Closed after so long without a byte; 0: never.
   Nanos idle_limit{0};
 

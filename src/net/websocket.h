@@ -21,6 +21,8 @@ class WebSocket {
   // Bytes written and not taken by the peer yet.
   [[nodiscard]] virtual std::size_t backlog() const noexcept = 0;
   [[nodiscard]] virtual Nanos now() const noexcept = 0;
+  // The handler has learnt who the peer is.
+  virtual void set_standing(Standing standing) noexcept = 0;
 
  protected:
   ~WebSocket() = default;
@@ -30,9 +32,10 @@ class WebSocket {
 class WebSocketHandler {
  public:
   virtual ~WebSocketHandler() = default;
-  virtual void opened(WebSocket& /*socket*/) noexcept {}
-  // A whole text message, valid UTF-8, followed by Session::kSlack readable bytes.
-  virtual void message(WebSocket& socket, std::string_view text) noexcept = 0;
+  virtual void opened(WebSocket& /*socket*/) {}
+  // A whole text message, valid UTF-8, followed by Session::kSlack readable bytes. std::bad_alloc, and nothing else,
+  // may be thrown: the connection is closed.
+  virtual void message(WebSocket& socket, std::string_view text) = 0;
   // About once a second.
   virtual void tick(WebSocket& /*socket*/) noexcept {}
   // Once, perhaps from within message(): nothing sent after it arrives.
@@ -42,8 +45,11 @@ class WebSocketHandler {
 };
 
 struct WebSocketLimits {
-  std::size_t max_message = 64 << 10;  // 1009
-  std::size_t max_backlog = 1 << 20;   // a peer that reads too slowly is closed: 1008
+  std::size_t max_message = 64 << 10;   // 1009
+  std::size_t max_unsigned = 64 << 10;  // the same, until the peer is known
+  // Of what the peer does not read. From a quarter on nothing more is taken from it; at the whole it is closed: 1008.
+  std::size_t max_backlog = 1 << 20;
+  Nanos sign_in{0};  // within this time the peer must be known, or admitted without proof: 1008; 0: any time
   Nanos ping_every{std::chrono::seconds{30}};
   Nanos pong_within{std::chrono::seconds{30}};  // after a ping something must have come, or the peer is gone
   Nanos close_within{std::chrono::seconds{5}};  // after our close frame, the peer's

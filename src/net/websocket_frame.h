@@ -21,6 +21,7 @@ struct CloseCode {
   static constexpr int kNotUtf8 = 1007;
   static constexpr int kPolicy = 1008;
   static constexpr int kTooBig = 1009;
+  static constexpr int kTryLater = 1013;
 };
 // Whether a peer may send it.
 [[nodiscard]] bool may_be_sent(int close_code) noexcept;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "net/byte_buffer.h"
 #include "net/websocket.h"
 #include "net/websocket_frame.h"
 
@@ -21,15 +22,12 @@ class WebSocketSession final : public Session, public WebSocket {
   void receive(std::string_view bytes, Nanos now) override {
     start(now);
     if (!bytes.empty()) heard_at_ = now;
-    while (!bytes.empty() && !Session::close) {
-      if (!in_payload_) {
-        if (!head_.take(bytes)) break;
-        begin_frame();
-      } else {
-        take_payload(bytes);
-      }
-      // A frame without payload is complete with its head.
-      if (in_payload_ && taken_ == head_.length() && !Session::close) end_frame();
+    if (unread_.empty()) {
+      take_frames(bytes);
+      unread_.append(bytes);
+    } else {
+      unread_.append(bytes);
+      go_on();
     }
     settle();
   }
@@ -44,10 +42,22 @@ class WebSocketSession final : public Session, public WebSocket {
     settle();
   }
 
-  void sent() override { settle(); }
+  void sent() override {
+    go_on();
+    settle();
+  }
+
+  void overloaded() override {
+    close(CloseCode::kTryLater, "the server holds too many unfinished messages");
+    Session::close = true;
+  }
+  [[nodiscard]] std::size_t buffered() const noexcept override { return message_.capacity() + unread_.capacity(); }
 
   void tick(Nanos now) override {
     start(now);
+    if (limits_.sign_in > Nanos{0} && standing == Standing::kUnknown && now - opened_at_ >= limits_.sign_in) {
+      close(CloseCode::kPolicy, "the first message must identify the agent, and did not come in time");
+    }
     if (!close_sent_) handler_->tick(*this);
     if (close_sent_) {
       if (now - close_sent_at_ >= limits_.close_within) Session::close = true;
@@ -79,19 +89,52 @@ class WebSocketSession final : public Session, public WebSocket {
   [[nodiscard]] const std::shared_ptr<Link>& link() const noexcept override { return Session::link; }
   [[nodiscard]] std::size_t backlog() const noexcept override { return out.size(); }
   [[nodiscard]] Nanos now() const noexcept override { return now_; }
+  void set_standing(Standing is) noexcept override { standing = is; }
 
  private:
+  // Takes frames from the front of `bytes`, until all of them are taken or a good part of the backlog is to be sent.
+  void take_frames(std::string_view& bytes) {
+    while (!bytes.empty() && !Session::close && !is_full()) {
+      if (!in_payload_) {
+        if (!head_.take(bytes)) break;
+        begin_frame();
+      } else {
+        take_payload(bytes);
+      }
+      // A frame without payload is complete with its head.
+      if (in_payload_ && taken_ == head_.length() && !Session::close) end_frame();
+    }
+    if (Session::close) bytes = {};
+  }
+
+  // Takes what was left when the backlog was full.
+  void go_on() {
+    if (unread_.empty()) return;
+    std::string_view bytes = unread_.view();
+    take_frames(bytes);
+    if (bytes.empty()) {
+      unread_.release();
+    } else {
+      unread_.erase(0, unread_.size() - bytes.size());
+    }
+  }
+
+  [[nodiscard]] bool is_full() const noexcept { return out.size() > limits_.max_backlog / 4; }
+  [[nodiscard]] std::size_t max_message() const noexcept {
+    return standing == Standing::kUnknown ? std::min(limits_.max_unsigned, limits_.max_message) : limits_.max_message;
+  }
+
   void start(Nanos now) {
     now_ = now;
     if (opened_) return;
     opened_ = true;
-    heard_at_ = now;
+    heard_at_ = opened_at_ = now;
     handler_->opened(*this);
   }
 
   // What follows from all that was received and sent.
   void settle() {
-    paused = out.size() > limits_.max_backlog / 4;
+    paused = is_full() || !unread_.empty();
     if (draining_ && !close_sent_ && !handler_->busy()) close(CloseCode::kGoingAway, "the server is going away");
     if (!in_message_ && message_.capacity() > kKeptRoom) std::string().swap(message_);
   }
@@ -115,7 +158,7 @@ class WebSocketSession final : public Session, public WebSocket {
       return fail(CloseCode::kProtocolError,
                   in_message_ ? "a message must end before the next begins" : "there is no message to continue");
     }
-    if (head_.length() > limits_.max_message - message_.size())
+    if (head_.length() > max_message() - std::min(max_message(), message_.size()))
       return fail(CloseCode::kTooBig, "the message is too long");
     in_message_ = true;
     message_.reserve(message_.size() + static_cast<std::size_t>(head_.length()) + kSlack);
@@ -217,7 +260,9 @@ class WebSocketSession final : public Session, public WebSocket {
   bool draining_ = false;
   std::string message_;  // at most max_message
   std::string control_;  // at most 125 bytes
+  ByteBuffer unread_;    // of one read, while the backlog is full
   Nanos now_{0};
+  Nanos opened_at_{0};
   Nanos heard_at_{0};
   Nanos pinged_at_{-1};
   Nanos close_sent_at_{0};

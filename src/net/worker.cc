@@ -6,10 +6,12 @@
 
 #include <csignal>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
+#include "base/memory_reserve.h"
 #include "base/short_turns.h"
 #include "net/connection.h"
 #include "net/sockets.h"
@@ -18,7 +20,6 @@ namespace headgate::net {
 namespace {
 
 constexpr int kAcceptsAtOnce = 64;  // before connections get their turn
-constexpr int kEventsAtOnce = 256;
 constexpr Nanos kTick{std::chrono::milliseconds{500}};
 
 }  // namespace
@@ -61,21 +62,56 @@ bool Port::accept_one() {
     }
     return errno == ECONNABORTED || errno == EINTR;
   }
-  IoCommon& common = worker_.common();
-  if (common.open.fetch_add(1, std::memory_order_relaxed) >= common.options.max_connections) {
-    common.open.fetch_sub(1, std::memory_order_relaxed);
-    counts.refused.add(1);
+  Places& places = worker_.common().places;
+  const Places::Claim claim = places.claim_of(address);
+  try {
+    if (!places.enter(claim)) {
+      counts.refused.add(1);
+      return true;
+    }
+    if (!find_room(claim)) {
+      places.leave(claim);
+      counts.refused.add(1);
+      return true;
+    }
+  } catch (const std::bad_alloc&) {
+    counts.shed.add(1);
     return true;
   }
-  counts.accepted.add(1);
+  try {
+    adopt(std::move(socket), address, claim);
+  } catch (const std::bad_alloc&) {
+    counts.shed.add(1);
+  }
+  return true;
+}
+
+bool Port::find_room(const Places::Claim& claim) {
+  const Places& places = worker_.common().places;
+  if (!places.crowded() || worker_.evict_one()) return true;
+  return places.has_kept_place(claim) || (claim.kept && worker_.evict_kept());
+}
+
+void Port::adopt(base::Descriptor socket, const sockaddr_storage& from, const Places::Claim& claim) {
+  IoCommon& common = worker_.common();
   std::shared_ptr<TlsContext> tls;
   if (listener().tls) {
     const std::lock_guard lock(common.tls_mutex);
     tls = common.tls[index_];
   }
-  worker_.adopt(std::make_unique<Connection>(worker_, *this, std::move(socket), peer_of(address), std::move(tls),
-                                             SystemClock::shared().now()));
-  return true;
+  // Gives the place back, also if it cannot be made.
+  struct Place {
+    ~Place() {
+      if (places != nullptr) places->leave(claim);
+    }
+    Places* places;
+    const Places::Claim& claim;
+  } place{&common.places, claim};
+  auto made = std::make_unique<Connection>(worker_, *this, std::move(socket), peer_of(from), std::move(tls), claim,
+                                           SystemClock::shared().now());
+  place.places = nullptr;  // the connection's own from here on
+  counts.accepted.add(1);
+  worker_.adopt(std::move(made));
 }
 
 Worker::Worker(IoCommon& common, int index)
@@ -112,13 +148,64 @@ void Worker::forget(int fd) noexcept { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, 
 
 void Worker::adopt(std::unique_ptr<Connection> connection) {
   if (!connection->open()) return;  // closed by its own end
-  connections_.push_back(std::move(connection));
-  connections_.back()->set_place(std::prev(connections_.end()));
+  Connections& list = of(connection->rank());
+  list.push_back(std::move(connection));
+  list.back()->set_place(std::prev(list.end()));
   connections_count_.add(1);
+  list.back()->account(SystemClock::shared().now());
 }
 
-void Worker::bury(std::list<std::unique_ptr<Connection>>::iterator place) noexcept {
-  graves_.splice(graves_.end(), connections_, place);
+void Worker::bury(Rank rank, Connections::iterator place) noexcept { graves_.splice(graves_.end(), of(rank), place); }
+
+void Worker::move(Rank from, Rank to, Connections::iterator place) noexcept {
+  of(to).splice(of(to).end(), of(from), place);
+}
+
+bool Worker::evict_first(Rank rank, const Connection* but) noexcept {
+  if (of(rank).empty() || of(rank).front().get() == but) return false;
+  of(rank).front()->evict();
+  return true;
+}
+
+// Those that have asked are in nobody's way while they are answered; a few are looked at, others the next time.
+bool Worker::evict_idle(Rank rank) noexcept {
+  constexpr int kMostLookedAt = 16;
+  Connections& list = of(rank);
+  for (int i = 0; i < kMostLookedAt && !list.empty(); ++i) {
+    if (list.front()->is_idle()) {
+      list.front()->evict();
+      return true;
+    }
+    list.splice(list.end(), list, list.begin());
+  }
+  return false;
+}
+
+bool Worker::evict_one() noexcept {
+  return evict_first(Rank::kUnknown) || evict_first(Rank::kHolding) || evict_idle(Rank::kAnonymous);
+}
+
+bool Worker::evict_kept() noexcept {
+  return evict_first(Rank::kKeptUnknown) || evict_first(Rank::kKeptHolding) || evict_idle(Rank::kKeptAnonymous);
+}
+
+bool Worker::evict_holding(const Connection& asker) noexcept {
+  if (evict_first(Rank::kHolding, &asker)) return true;
+  return asker.is_kept() && evict_first(Rank::kKeptHolding, &asker);
+}
+
+bool Worker::no_connections() const noexcept {
+  return std::all_of(connections_.begin(), connections_.end(), [](const Connections& list) { return list.empty(); });
+}
+
+// Over a copy: the work may close or move any of them. Those that are closed live until the graves are emptied.
+template <class Work>
+void Worker::for_each(Work work) {
+  visited_.clear();
+  for (const Connections& list : connections_) {
+    for (const auto& connection : list) visited_.push_back(connection.get());
+  }
+  for (Connection* const connection : visited_) work(*connection);
 }
 
 void Worker::close_ports() {
@@ -130,7 +217,7 @@ void Worker::empty_graves() noexcept {
     graves_.pop_front();
     connections_count_.subtract(1);
   }
-  if (draining_ && connections_.empty()) {
+  if (draining_ && no_connections()) {
     const std::lock_guard lock(common_.idle_mutex);
     common_.idle.notify_all();
   }
@@ -179,22 +266,31 @@ void Worker::run() {
   Nanos now = SystemClock::shared().now();
   next_tick_ = now + kTick;
   while (!halted_) {
-    const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsAtOnce, timeout_ms(now));
-    // An event's watcher lives until all events of this round are done with: what is closed meanwhile is buried.
-    for (int i = 0; i < count; ++i) {
-      static_cast<Watcher*>(events[static_cast<std::size_t>(i)].data.ptr)
-          ->ready(events[static_cast<std::size_t>(i)].events);
+    try {
+      turn(events, now);
+    } catch (const std::bad_alloc&) {
+      // Of what the turn left undone, events and letters come again, and the tick does.
+      empty_graves();
     }
-    if (mailbox_->waiting()) run_letters();
-    now = SystemClock::shared().now();
-    if (now >= next_tick_) tick(now);
-    empty_graves();
   }
   // From here on nothing is answered; what is left is closed.
   close_ports();
-  graves_.splice(graves_.end(), connections_);
+  for (Connections& list : connections_) graves_.splice(graves_.end(), list);
   empty_graves();
   mailbox_->close();
+}
+
+void Worker::turn(std::array<epoll_event, kEventsAtOnce>& events, Nanos& now) {
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsAtOnce, timeout_ms(now));
+  // An event's watcher lives until all events of this round are done with: what is closed meanwhile is buried.
+  for (int i = 0; i < count; ++i) {
+    static_cast<Watcher*>(events[static_cast<std::size_t>(i)].data.ptr)
+        ->ready(events[static_cast<std::size_t>(i)].events);
+  }
+  if (mailbox_->waiting()) run_letters();
+  now = SystemClock::shared().now();
+  if (now >= next_tick_) tick(now);
+  empty_graves();
 }
 
 // Letters to one connection are answered together.
@@ -207,14 +303,15 @@ void Worker::run_letters() {
 void Worker::tick(Nanos now) {
   next_tick_ = now + kTick;
   const bool whole_second = ++ticks_ % 2 == 0;
-  for (auto it = connections_.begin(); it != connections_.end();) (*it++)->tick(now, whole_second);
+  base::refill_memory_reserve();
+  for_each([&](Connection& connection) { connection.tick(now, whole_second); });
   for (const auto& port : ports_) port->resume();
 }
 
 void Worker::drain() {
   draining_ = true;
   close_ports();
-  for (auto it = connections_.begin(); it != connections_.end();) (*it++)->drain();
+  for_each([](Connection& connection) { connection.drain(); });
 }
 
 }  // namespace headgate::net

@@ -6,6 +6,7 @@
 
 #include <sys/epoll.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <list>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "net/buffer_budget.h"
 #include "net/io.h"
 #include "net/mailbox.h"
 #include "net/tls.h"
@@ -48,9 +50,13 @@ class Count {
 
 // What all threads share.
 struct IoCommon {
+  explicit IoCommon(const IoOptions& the_options)
+      : options(the_options), places(the_options.places), buffers(the_options.max_buffered) {}
+
   IoOptions options;
   std::vector<Listener> listeners;
-  std::atomic<std::size_t> open{0};
+  Places places;
+  BufferBudget buffers;
 
   std::mutex tls_mutex;
   std::vector<std::shared_ptr<TlsContext>> tls;  // one for each listener; null: it has none
@@ -70,18 +76,26 @@ class Port final : public Watcher {
 
   [[nodiscard]] const Listener& listener() const noexcept;
   struct Counts {
-    Count accepted, refused, timed_out, open, bytes_in, bytes_out;
+    Count accepted, refused, evicted, timed_out, shed, open, bytes_in, bytes_out;
   };
   Counts counts;
 
  private:
   bool accept_one();
+  [[nodiscard]] bool find_room(const Places::Claim& claim);
+  void adopt(base::Descriptor socket, const sockaddr_storage& from, const Places::Claim& claim);
 
   Worker& worker_;
   const std::size_t index_;
   base::Descriptor socket_;
   bool paused_ = false;
 };
+
+using Connections = std::list<std::unique_ptr<Connection>>;
+
+// In what order connections make room for others: the longest there of the first kind first. Those of addresses that
+// places are kept for make room for their like only.
+enum class Rank : std::uint8_t { kUnknown, kHolding, kAnonymous, kKeptUnknown, kKeptHolding, kKeptAnonymous, kSettled };
 
 class Worker final : private Watcher {
  public:
@@ -113,11 +127,20 @@ class Worker final : private Watcher {
   void forget(int fd) noexcept;
   void adopt(std::unique_ptr<Connection> connection);
   void advance_later(Connection& connection) { later_.push_back(&connection); }  // after the letters at hand
-  void bury(std::list<std::unique_ptr<Connection>>::iterator place) noexcept;    // destroyed after the events at hand
+  void bury(Rank rank, Connections::iterator place) noexcept;                    // destroyed after the events at hand
+  void move(Rank from, Rank to, Connections::iterator place) noexcept;
+  // Closes a connection of least rank, so that another has its place. False: there is none that has to.
+  bool evict_one() noexcept;
+  bool evict_kept() noexcept;  // the same among addresses that places are kept for
+  // Closes the connection that has held bytes for the longest without proof. False: it is `asker`, or there is none.
+  bool evict_holding(const Connection& asker) noexcept;
 
  private:
+  static constexpr int kEventsAtOnce = 256;
+
   void ready(std::uint32_t events) override;  // the mailbox
   void run();
+  void turn(std::array<epoll_event, kEventsAtOnce>& events, Nanos& now);
   void tick(Nanos now);
   void drain();
   void run_letters();
@@ -130,8 +153,16 @@ class Worker final : private Watcher {
   std::shared_ptr<Mailbox> mailbox_;
   std::unique_ptr<char[]> buffer_;
   std::vector<std::unique_ptr<Port>> ports_;
-  std::list<std::unique_ptr<Connection>> connections_;
-  std::list<std::unique_ptr<Connection>> graves_;
+  [[nodiscard]] Connections& of(Rank rank) noexcept { return connections_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool evict_first(Rank rank, const Connection* but = nullptr) noexcept;
+  [[nodiscard]] bool evict_idle(Rank rank) noexcept;
+  [[nodiscard]] bool no_connections() const noexcept;
+  template <class Work>
+  void for_each(Work work);
+
+  std::array<Connections, 7> connections_;  // by rank, each in the order in which they came to it
+  Connections graves_;
+  std::vector<Connection*> visited_;  // by for_each()
   std::vector<Connection*> later_;
   Count connections_count_;
   Nanos next_tick_{0};

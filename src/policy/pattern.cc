@@ -1,6 +1,7 @@
 #include "policy/pattern.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace headgate::policy {
 
@@ -27,6 +28,12 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   return p == pattern.size();
 }
 
+std::size_t unanchored_length(std::string_view pattern) noexcept {
+  if (pattern.starts_with('!')) pattern.remove_prefix(1);
+  if (pattern.empty() || pattern == "*") return 0;
+  return pattern.front() == '*' || pattern.front() == '?' ? pattern.size() : 0;
+}
+
 PatternSet::PatternSet(const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
     if (pattern == "*") {
@@ -51,9 +58,16 @@ PatternSet::PatternSet(const std::vector<std::string>& patterns) {
 void PatternSet::List::add(std::string_view pattern) {
   const std::size_t wild = pattern.find_first_of("*?");
   if (wild != std::string_view::npos) {
-    globs.push_back({std::string(pattern.substr(0, wild)), std::string(pattern.substr(wild))});
+    Glob& glob = globs.emplace_back();
+    glob.prefix = pattern.substr(0, wild);
+    glob.rest = pattern.substr(wild);
+    for (std::size_t at = wild; at < pattern.size();) {
+      const std::size_t end = std::min(pattern.find_first_of("*?", at), pattern.size());
+      if (end - at > glob.literal.size()) glob.literal = pattern.substr(at, end - at);
+      at = end + 1;
+    }
   } else if (pattern.ends_with('/')) {
-    globs.push_back({std::string(pattern), "*"});
+    globs.push_back({std::string(pattern), "*", {}});
   } else {
     exact.insert(std::lower_bound(exact.begin(), exact.end(), pattern), std::string(pattern));
   }
@@ -61,7 +75,9 @@ void PatternSet::List::add(std::string_view pattern) {
 
 bool PatternSet::Glob::matches(std::string_view text) const noexcept {
   if (!text.starts_with(prefix)) return false;
-  return rest == "*" || glob_matches(rest, text.substr(prefix.size()));
+  if (rest == "*") return true;
+  text.remove_prefix(prefix.size());
+  return ::memmem(text.data(), text.size(), literal.data(), literal.size()) != nullptr && glob_matches(rest, text);
 }
 
 bool PatternSet::List::matches(std::string_view text) const noexcept {

@@ -187,6 +187,7 @@ class Assembler {
       report_.problem({}, "policies must be at most " + std::to_string(kMaxPolicies) + " in all, got " +
                               std::to_string(document_.policies.size()));
     }
+    refuse_too_many_globs();
     std::unordered_map<std::string_view, const Policy*> ids;
     for (const Policy& policy : document_.policies) {
       if (policy.id.empty()) continue;
@@ -194,6 +195,37 @@ class Assembler {
       if (fresh) continue;
       report_.problem(policy.place, "policy \"" + policy.id + "\": id must be unique, is also given at " +
                                         text(first->second->place));
+    }
+  }
+
+  void refuse_too_many_globs() {
+    std::size_t total = 0;
+    const auto add = [&](const Patterns& patterns) {
+      for (const std::string& pattern : patterns) {
+        const std::size_t length = unanchored_length(pattern);
+        if (length > 0) total += std::max(length, kLeastUnanchored);
+      }
+    };
+    for (const Policy& policy : document_.policies) {
+      const Match& match = policy.match;
+      for (const Patterns* patterns :
+           {&match.agents, &match.operations, &match.contexts, &match.users, &match.tenants, &match.plans,
+            &match.channels, &match.tiers, &match.resources, &match.sessions, &match.ips}) {
+        add(*patterns);
+      }
+      for (const AttributeRule& rule : match.attributes) add(rule.patterns);
+      if (total <= kMaxUnanchored) continue;
+      report_.problem(policy.place, "patterns that begin with a wildcard must come to at most " +
+                                        std::to_string(kMaxUnanchored) + " bytes in all, each counted as at least " +
+                                        std::to_string(kLeastUnanchored) +
+                                        ", since each is tried on every check; policy \"" + policy.id +
+                                        "\" exceeds that: let patterns begin with a literal");
+      return;
+    }
+    for (const Patterns& patterns : document_.tiers.operations) add(patterns);
+    if (total > kMaxUnanchored) {
+      report_.problem({}, "tiers: patterns that begin with a wildcard must come to at most " +
+                              std::to_string(kMaxUnanchored) + " bytes in all");
     }
   }
 

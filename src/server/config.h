@@ -61,6 +61,12 @@ struct Config {
   observe::WebhookOptions webhook;  // no url: none
   Nanos drain_within{std::chrono::seconds{10}};
   std::size_t max_connections = 20'000;
+  std::size_t kept_connections = 128;  // of these; see net::Places
+  std::size_t connections_per_address = 2'000;
+  std::vector<std::string> kept_for{"127.0.0.0/8", "::1"};
+  std::size_t max_buffered = 128 << 20;
+  Nanos sign_in_within{std::chrono::seconds{10}};  // RESP
+  Nanos resp_idle{std::chrono::hours{1}};          // 0: never
   std::size_t max_body = 1 << 20;
   Nanos idle{std::chrono::seconds{75}};
   Nanos request_within{std::chrono::seconds{10}};

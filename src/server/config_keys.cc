@@ -279,6 +279,20 @@ ConfigKey webhook_url_key() {
   return key;
 }
 
+ConfigKey kept_for_key() {
+  ConfigKey key = list_key(
+      "limits.kept_for", "Addresses and networks that connections are kept for, besides unix sockets.",
+      [](auto& config) -> auto& { return config.kept_for; });
+  const auto set_list = key.set;
+  key.set = [set_list](Config& config, const Value& value) -> std::string {
+    for (const std::string& item : value.items) {
+      if (const auto network = net::parse_network(item); !network) return network.error().message;
+    }
+    return set_list(config, value);
+  };
+  return key;
+}
+
 #define HEADGATE_MEMBER(name) ([](auto& config) -> auto& { return config.name; })
 
 std::vector<ConfigKey> make_keys() {
@@ -435,12 +449,33 @@ std::vector<ConfigKey> make_keys() {
 
   add(duration_key("drain", "How long open requests are given to end when the server stops.", {0s, 10min},
                    HEADGATE_MEMBER(drain_within)));
-  add(whole_key("limits.connections", "How many connections may be open at a time; further ones are closed at once.",
+  add(whole_key("limits.connections",
+                "How many connections may be open at a time. Beyond that a newcomer takes the place of the oldest\n"
+                "connection that has not shown a token, or is closed at once.",
                 {1, 1'000'000}, HEADGATE_MEMBER(max_connections)));
+  add(whole_key("limits.kept_connections",
+                "How many of these are kept for administrators and for the addresses in kept_for; at most a quarter.\n"
+                "Half of them are for administrators alone.",
+                {0, 10'000}, HEADGATE_MEMBER(kept_connections)));
+  add(kept_for_key());
+  add(whole_key("limits.connections_per_address",
+                "How many connections one address (of IPv6: one /64) may have; those in kept_for are not counted.\n"
+                "0: no such limit.",
+                {0, 1'000'000}, HEADGATE_MEMBER(connections_per_address)));
+  add(whole_key("limits.buffered",
+                "How many bytes unfinished requests and unread answers of all connections may take together; peers\n"
+                "without a token have half of it. Beyond that the connection that holds such is closed, over HTTP with "
+                "503.",
+                {1 << 20, std::int64_t{64} << 30}, HEADGATE_MEMBER(max_buffered)));
   add(whole_key("limits.body", "The longest body of an HTTP request, in bytes.", {1'024, 64 << 20},
                 HEADGATE_MEMBER(max_body)));
   add(duration_key("limits.idle", "A connection without a request for so long is closed.", {1s, 1h},
                    HEADGATE_MEMBER(idle)));
+  add(duration_key("limits.resp_idle", "The same for the Redis protocol. 0: never.", {1s, 24h * 365, true},
+                   HEADGATE_MEMBER(resp_idle)));
+  add(duration_key("limits.sign_in",
+                   "With auth: required, a connection of the Redis protocol must have sent AUTH within this time.",
+                   {100ms, 5min}, HEADGATE_MEMBER(sign_in_within)));
   add(duration_key("limits.request", "A request must have come whole within this time of its first byte.",
                    {100ms, 5min}, HEADGATE_MEMBER(request_within)));
   add(whole_key(

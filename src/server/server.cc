@@ -19,6 +19,7 @@
 #include "api/resp_api.h"
 #include "api/websocket_api.h"
 #include "base/descriptor.h"
+#include "base/memory_reserve.h"
 #include "control/watch.h"
 #include "net/grpc.h"
 #include "net/resp.h"
@@ -35,6 +36,8 @@ namespace {
 using observe::log;
 using observe::LogLevel;
 
+// What is left to end unfinished requests with once an allocation has failed.
+constexpr std::size_t kMemoryReserve = 16 << 20;
 constexpr Nanos kRecoverEvery = std::chrono::seconds{1};
 // Every node that reaches Redis again has made up for the outage after so long: it looks once a second at the latest.
 constexpr Nanos kOthersMakeUp = std::chrono::seconds{2};
@@ -95,6 +98,7 @@ class Running final : public Server {
 
   Result<void> open(const std::vector<InheritedSocket>& inherited) {
     make_room_for(config_.max_connections);
+    base::keep_memory_reserve(kMemoryReserve);
     if (Result<void> made = make_data(config_.data); !made) return made;
     Result<base::Descriptor> lock = lock_data(config_.data);
     if (!lock) return std::move(lock).error();
@@ -136,6 +140,7 @@ class Running final : public Server {
     keeping.every_second = [this](Nanos now) {
       traffic_.tick(now);
       api_->tick();
+      tell_of_shortage(now);
     };
     keeper_ = std::make_unique<Keeper>(*engine_, std::move(keeping));
     service_ = {.engine = engine_.get(),
@@ -384,8 +389,12 @@ class Running final : public Server {
     http_limits.idle = config_.idle;
     add("http", config_.listen_http, "http/1.1",
         [this, http_limits](const net::Peer& peer) { return net::make_http_session(*api_, peer, http_limits); });
-    add("resp", config_.listen_resp, "",
-        [this](const net::Peer& peer) { return net::make_resp_session(api::make_resp_commands(service_, peer)); });
+    net::RespLimits resp_limits;
+    resp_limits.idle = config_.resp_idle;
+    resp_limits.sign_in = config_.sign_in_within;
+    add("resp", config_.listen_resp, "", [this, resp_limits](const net::Peer& peer) {
+      return net::make_resp_session(api::make_resp_commands(service_, peer), resp_limits);
+    });
     add("grpc", config_.listen_grpc, "h2",
         [this](const net::Peer& peer) { return net::make_grpc_session(*ratelimit_, peer); });
     for (const InheritedSocket& socket : inherited) {
@@ -426,7 +435,13 @@ class Running final : public Server {
     io.threads =
         config_.threads > 0 ? config_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     io.tls = config_.tls;
-    io.max_connections = config_.max_connections;
+    io.places.most = config_.max_connections;
+    io.places.kept = config_.kept_connections;
+    io.places.per_address = config_.connections_per_address;
+    for (const std::string& text : config_.kept_for) {
+      if (const Result<net::Network> network = net::parse_network(text)) io.places.kept_for.push_back(*network);
+    }
+    io.max_buffered = config_.max_buffered;
     io.request_within = config_.request_within;
     Result<std::unique_ptr<net::Io>> opened = net::Io::open(std::move(listeners), io);
     if (!opened) return std::move(opened).error();
@@ -439,6 +454,22 @@ class Running final : public Server {
     io_->start();
     watch_files();
     return {};
+  }
+
+  // Connections that were closed for want of memory, told of at most once in ten seconds.
+  void tell_of_shortage(Nanos now) {
+    constexpr Nanos kTellEvery = std::chrono::seconds{10};
+    if (now - shortage_told_ < kTellEvery) return;
+    std::uint64_t shed = 0;
+    for (const char* name : {"http", "resp", "grpc"}) shed += io_->counts(name).shed;
+    const std::uint64_t shortages = base::memory_shortages();
+    if (shed == shed_ && shortages == shortages_) return;
+    log(LogLevel::kWarn, "memory was short; connections that held unfinished requests were closed",
+        {{"closed", static_cast<std::int64_t>(shed - shed_)},
+         {"allocations_failed", static_cast<std::int64_t>(shortages - shortages_)}});
+    shed_ = shed;
+    shortages_ = shortages;
+    shortage_told_ = now;
   }
 
   void watch_files() {
@@ -478,6 +509,9 @@ class Running final : public Server {
   std::unique_ptr<Repeating> recovering_;
   std::uint64_t seed_ = 0;  // with a shared store: of all hashes
   double local_share_ = 1;  // of the shared store's thread
+  std::uint64_t shed_ = 0;  // the last three: of the keeper's thread
+  std::uint64_t shortages_ = 0;
+  Nanos shortage_told_{0};
   bool stopped_ = false;
 };
 

@@ -129,6 +129,7 @@ class Lines final : public Session {
     while ((end = pending_.find('\n')) != std::string::npos) {
       const std::string line = pending_.substr(0, end);
       pending_.erase(0, end + 1);
+      standing = Standing::kKnown;
       answer(line);
     }
   }
@@ -393,7 +394,7 @@ TEST_F(IoThreads, TellSessionsThatTimePasses) {
 }
 
 TEST_F(IoThreads, RefuseConnectionsBeyondTheCap) {
-  options.max_connections = 2;
+  options.places.most = 2;
   start();
   auto first = std::make_unique<Client>(address);
   Client second(address);
