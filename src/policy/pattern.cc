@@ -14,6 +14,13 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       taken = t;
+    } else if (star != std::string_view::npos && p == star + 1 && p < pattern.size() && pattern[p] != '?') {
+      // Behind a '*', to where the next character is: most texts are done with here.
+      const void* next = std::memchr(text.data() + t, pattern[p], text.size() - t);
+      if (next == nullptr) return false;
+      t = taken = static_cast<std::size_t>(static_cast<const char*>(next) - text.data());
+      ++p;
+      ++t;
     } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
       ++p;
       ++t;
@@ -26,12 +33,6 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
-}
-
-std::size_t unanchored_length(std::string_view pattern) noexcept {
-  if (pattern.starts_with('!')) pattern.remove_prefix(1);
-  if (pattern.empty() || pattern == "*") return 0;
-  return pattern.front() == '*' || pattern.front() == '?' ? pattern.size() : 0;
 }
 
 PatternSet::PatternSet(const std::vector<std::string>& patterns) {
@@ -58,16 +59,9 @@ PatternSet::PatternSet(const std::vector<std::string>& patterns) {
 void PatternSet::List::add(std::string_view pattern) {
   const std::size_t wild = pattern.find_first_of("*?");
   if (wild != std::string_view::npos) {
-    Glob& glob = globs.emplace_back();
-    glob.prefix = pattern.substr(0, wild);
-    glob.rest = pattern.substr(wild);
-    for (std::size_t at = wild; at < pattern.size();) {
-      const std::size_t end = std::min(pattern.find_first_of("*?", at), pattern.size());
-      if (end - at > glob.literal.size()) glob.literal = pattern.substr(at, end - at);
-      at = end + 1;
-    }
+    globs.push_back({std::string(pattern.substr(0, wild)), std::string(pattern.substr(wild))});
   } else if (pattern.ends_with('/')) {
-    globs.push_back({std::string(pattern), "*", {}});
+    globs.push_back({std::string(pattern), "*"});
   } else {
     exact.insert(std::lower_bound(exact.begin(), exact.end(), pattern), std::string(pattern));
   }
@@ -75,9 +69,7 @@ void PatternSet::List::add(std::string_view pattern) {
 
 bool PatternSet::Glob::matches(std::string_view text) const noexcept {
   if (!text.starts_with(prefix)) return false;
-  if (rest == "*") return true;
-  text.remove_prefix(prefix.size());
-  return ::memmem(text.data(), text.size(), literal.data(), literal.size()) != nullptr && glob_matches(rest, text);
+  return rest == "*" || glob_matches(rest, text.substr(prefix.size()));
 }
 
 bool PatternSet::List::matches(std::string_view text) const noexcept {

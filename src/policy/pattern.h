@@ -13,10 +13,6 @@ namespace headgate::policy {
 // `*` stands for any run of characters, `?` for one; nothing else is special. Takes at most |pattern| * |text| steps.
 [[nodiscard]] bool glob_matches(std::string_view pattern, std::string_view text) noexcept;
 
-// What of a pattern is looked through a whole text for: its length, if it is a glob without a beginning that is fixed
-// ("*-export"); else 0, since an index finds it.
-[[nodiscard]] std::size_t unanchored_length(std::string_view pattern) noexcept;
-
 class PatternSet {
  public:
   PatternSet() = default;
@@ -48,8 +44,7 @@ class PatternSet {
  private:
   struct Glob {
     std::string prefix;
-    std::string rest;     // "*": anything may follow the prefix
-    std::string literal;  // the longest run of rest without wildcards: texts without it are passed over quickly
+    std::string rest;  // "*": anything may follow the prefix
     [[nodiscard]] bool matches(std::string_view text) const noexcept;
   };
   struct List {

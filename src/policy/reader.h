@@ -31,11 +31,6 @@ struct ReadResult {
 inline constexpr std::size_t kMaxProblems = 100;
 inline constexpr std::size_t kMaxDocumentBytes = 16 << 20;
 inline constexpr std::size_t kMaxPolicies = 100'000;
-// Bytes of all patterns of a document that begin with a wildcard, each counted as at least kLeastUnanchored. No index
-// finds them, so each is tried on every check: at most 4,096 of them, and with names of 256 bytes at most 17 million
-// steps.
-inline constexpr std::size_t kMaxUnanchored = 64 << 10;
-inline constexpr std::size_t kLeastUnanchored = 16;
 inline constexpr int kMaxDepth = 32;
 
 // One document. `file` is its name in messages. Without variables: see Text.

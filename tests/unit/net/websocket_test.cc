@@ -235,14 +235,43 @@ TEST_F(WebSocketSession, ClosesWhoReadsTooSlowlyAndDropsTheRest) {
   EXPECT_FALSE(session->paused);
   session->receive(frame(text), 1s);
   EXPECT_TRUE(session->paused) << "more than a quarter waits";
-  session->receive(frame(text) + frame(text), 1s);
+  WebSocket& socket = *as_websocket(*session);
+  socket.send_text(text);
+  socket.send_text(text);
   EXPECT_FALSE(session->close);
-  session->receive(frame(text) + frame(text), 1s);
+  socket.send_text(text);
   EXPECT_TRUE(session->close);
   const auto all = drained();
   ASSERT_EQ(all.size(), 5U);
   EXPECT_EQ(all[4].close_code(), 1008);
   EXPECT_EQ(seen.closed, 1);
+}
+
+TEST_F(WebSocketSession, TakesNoMoreThanItMayAnswerAndGoesOnWhenThatIsSent) {
+  limits.max_backlog = 4000;
+  begin();
+  std::string all;
+  for (int i = 0; i < 100; ++i) all += frame(std::string(300, 'x'));
+  session->receive(all, 1s);
+  EXPECT_TRUE(session->paused);
+  std::size_t answers = 0;
+  while (session->paused) {
+    EXPECT_LT(session->out.size(), 2000U);
+    answers += drained().size();
+  }
+  EXPECT_EQ(answers + drained().size(), 100U);
+  EXPECT_FALSE(session->close);
+  EXPECT_EQ(session->buffered(), 0U);
+}
+
+TEST_F(WebSocketSession, ClosesWhoDoesNotSayWhoItIsInTime) {
+  limits.sign_in = 10s;
+  begin();
+  session->receive({}, 1s);
+  session->tick(10s);
+  EXPECT_TRUE(drained().empty());
+  session->tick(11s);
+  EXPECT_EQ(drained().at(0).close_code(), 1008);
 }
 
 TEST_F(WebSocketSession, ReadsOnWhenThePeerDoes) {
