@@ -21,7 +21,7 @@ constexpr std::size_t kHeaderOverhead = 32;       // of a header, as RFC 9113 co
 constexpr std::size_t kMostHeaders = 100;         // of one call
 constexpr std::size_t kMostUnacknowledged = 256;  // pings and settings that we owe an answer
 constexpr std::size_t kWeight = 24 << 10;         // of nghttp2's session, as far as strangers are counted by it
-// Frames that ask for nothing (PRIORITY, WINDOW_UPDATE, PING, SETTINGS, empty DATA, unknown ones) are earned by those
+// Frames that ask for nothing (PRIORITY, WINDOW_UPDATE, PING, SETTINGS, empty DATA) are earned by those
 // that do, as Envoy has it.
 constexpr double kEarnedByStream = 100;
 constexpr double kEarnedByData = 10;  // by each DATA frame that we send

