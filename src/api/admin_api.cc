@@ -198,6 +198,22 @@ void delete_load(Call& call) {
   note_load(call, before);
 }
 
+void delete_cells(Call& call) {
+  if (!query_fits(call, std::array<std::string_view, 1>{"space"})) return;
+  const std::string space = net::query_value(call.request.query, "space");
+  if (space != "throttle") {
+    return call.fail(400, "invalid_request",
+                     "which cells? ?space=throttle: those of limits that callers name; no others can be cleared");
+  }
+  // At once: an operator who clears cells has none to spare, and perhaps no room on the disk either.
+  const std::size_t cells = call.service().engine->clear_callers();
+  const Json cleared{{"space", space}, {"cells", cells}};
+  state::AuditEntry entry = entry_of(call, "cells.clear", space);
+  entry.after = text_of(cleared);
+  if (const Result<void> kept = call.service().database->change({}, entry); !kept) return call.fail(kept.error());
+  call.send(cleared);
+}
+
 void get_audit(Call& call) {
   constexpr std::int64_t kAnyId = std::numeric_limits<std::int64_t>::max();
   const auto limit = query_number(call, "limit", 100, {1, kMostEntries});

@@ -23,7 +23,9 @@ using Offences = std::unordered_map<std::string, std::uint64_t>;
 
 Offences offences(const engine::Engine& engine) {
   Offences all;
-  for (const control::Offender& offender : engine.offenders(kMostOffenders)) all[offender.agent] = offender.total;
+  for (const control::Offender& offender : engine.offenders(kMostOffenders)) {
+    if (offender.kind == control::Subject::Kind::kAgent) all[offender.agent] = offender.total;
+  }
   return all;
 }
 

@@ -168,6 +168,7 @@ void delete_emergency(Call& call);
 void get_load(Call& call);
 void put_load(Call& call);
 void delete_load(Call& call);
+void delete_cells(Call& call);
 void get_audit(Call& call);
 void get_tokens(Call& call);
 void post_token(Call& call);

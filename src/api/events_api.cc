@@ -22,13 +22,13 @@ constexpr std::string_view kEventHead =
     "\r\n";
 
 bool worth_an_alert(std::string_view kind) noexcept {
-  constexpr std::array<std::string_view, 7> kFamilies{"quota_", "command_", "ledger_", "store_",
+  constexpr std::array<std::string_view, 7> kFamilies{"quota_", "command_",  "ledger_", "store_",
                                                       "clock_", "database_", "disk_"};
   for (const std::string_view family : kFamilies) {
     if (kind.starts_with(family)) return true;
   }
-  constexpr std::array<std::string_view, 6> kKinds{"escalation", "sustained_abuse",  "emergency",
-                                                   "overrun",    "control_conflict", "memory"};
+  constexpr std::array<std::string_view, 7> kKinds{"escalation",       "sustained_abuse", "emergency", "overrun",
+                                                   "control_conflict", "memory",          "cells_full"};
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
 

@@ -122,6 +122,11 @@ std::string new_request_id() {
   return fmt::format("{:016x}", last.low);
 }
 
+std::shared_ptr<Waiters> made_waiters(Service& service) {
+  if (service.waiters == nullptr) service.waiters = std::make_shared<Waiters>();
+  return service.waiters;
+}
+
 class Routing final : public HttpApi {
  public:
   Routing(Service& service, Policies& policies, HttpApiOptions options)
@@ -131,7 +136,7 @@ class Routing final : public HttpApi {
                  std::make_shared<EventFeed>(),
                  std::make_shared<Alerts>(),
                  std::make_shared<EmergencyKeeper>(service),
-                 std::make_shared<Waiters>(),
+                 made_waiters(service),
                  std::make_shared<SimulationRunner>(),
                  std::make_shared<Background>()},
         factor_audit_(std::make_shared<FactorAudit>(service)) {

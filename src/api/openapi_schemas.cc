@@ -181,6 +181,8 @@ const std::string& openapi_schemas() {
 "Load": {"type": "object", "required": ["load", "reported", "sensors", "level", "factor"], "properties": {
   "load": {"type": ["number", "null"], "description": "the worst of what is known"}, "reported": {"type": ["number", "null"]},
   "sensors": {"type": "boolean", "description": "whether limits follow this machine's sensors"}, "level": {"type": "string"}, "factor": {"type": "number"}}},
+"Cleared": {"type": "object", "required": ["space", "cells"], "properties": {
+  "space": {"type": "string"}, "cells": {"type": "integer"}}},
 "AuditEntry": {"type": "object", "required": ["id", "time", "who", "action", "target", "before", "after"], "properties": {
   "id": {"type": "integer"}, "time": {"type": "integer"}, "who": {"type": "string"}, "action": {"type": "string"},
   "target": {"type": ["string", "null"]}, "before": {}, "after": {}}},

@@ -10,6 +10,7 @@
 
 #include "api/call.h"
 #include "api/resp_check.h"
+#include "api/waiters.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "headgate/version.h"
@@ -107,8 +108,16 @@ class Commands final : public net::RespCommands {
     return admission_.refusal ? net::Standing::kUnknown : standing_of(admission_.caller);
   }
 
+  void closed() noexcept override {
+    for (auto& [waiting, answer] : std::exchange(waiting_, {})) {
+      const bool over = service_.engine->cancel(waiting) || answer.expired();
+      if (over || !engine::Engine::in_flight(waiting) || service_.waiters == nullptr) continue;
+      service_.waiters->add_gone(waiting, answer);
+    }
+  }
+
   void soon(Args args) noexcept override {
-    if (args.size() > 1 && is_word(args[0], "CL.THROTTLE")) service_.engine->expect_throttle(args[1]);
+    if (args.size() > 1 && is_word(args[0], "CL.THROTTLE")) service_.engine->expect_throttle(key(args));
   }
 
  private:
@@ -140,6 +149,13 @@ class Commands final : public net::RespCommands {
     return false;
   }
 
+  // A token that speaks for one agent has keys of its own: others' limits are not its to use up. All others share
+  // theirs.
+  [[nodiscard]] engine::Engine::ThrottleKey key(Args args) const noexcept {
+    const bool bound = admission_.caller.role == state::Role::kAgent;
+    return {args[1], bound ? std::string_view(admission_.caller.agent) : std::string_view()};
+  }
+
   void throttle(Args args, RespWriter& reply, RespContext& context) {
     if (args.size() < 5 || args.size() > 6) return wrong_count(args[0], reply);
     constexpr std::string_view kNames[] = {"max_burst", "count", "period", "quantity"};
@@ -159,7 +175,7 @@ class Commands final : public net::RespCommands {
         later->send([&](RespWriter& writer) { write_throttled(service, decision, now, writer); });
       };
     };
-    const auto decision = service_.engine->throttle_or_wait(context.now(), args[1], bucket, numbers[3], later);
+    const auto decision = service_.engine->throttle_or_wait(context.now(), key(args), bucket, numbers[3], later);
     if (!decision) return;
     if (!*decision) return reply.error(fmt::format("ERR {}", decision->error().message));
     write_throttled(service_, **decision, context.now(), reply);
@@ -188,13 +204,20 @@ class Commands final : public net::RespCommands {
     check.ip = ip_;
     CheckDecision decision;
     const bool hold = check.hold;
+    std::weak_ptr<net::RespLater> promised;
     const std::uint64_t waiting =
         ask(service_, observe::Protocol::kResp, context.now(), check, decision, [&]() -> engine::Engine::Done {
-          return [later = context.later(), hold](const CheckDecision& answer) {
+          std::shared_ptr<net::RespLater> later = context.later();
+          promised = later;
+          return [later = std::move(later), hold](const CheckDecision& answer) {
             later->send([&](RespWriter& writer) { write_decision(answer, hold, writer); });
           };
         });
-    if (waiting == 0) write_decision(decision, hold, reply);
+    if (waiting == 0) return write_decision(decision, hold, reply);
+    // Twice as many as may be outstanding: so each is looked at a few times at most.
+    if (waiting_.size() >= kMostListed)
+      std::erase_if(waiting_, [](const Waiting& each) { return each.second.expired(); });
+    waiting_.emplace_back(waiting, std::move(promised));
   }
 
   void settle(Args args, RespWriter& reply, RespContext&) {
@@ -413,6 +436,8 @@ class Commands final : public net::RespCommands {
     reply.simple("RESET");
   }
 
+  using Waiting = std::pair<std::uint64_t, std::weak_ptr<net::RespLater>>;  // to cancel it by; until it is answered
+  static constexpr std::size_t kMostListed = 256;
   static inline std::atomic<std::uint64_t> last_id{0};
   const Service& service_;
   std::string ip_;
@@ -420,6 +445,7 @@ class Commands final : public net::RespCommands {
   Admission admission_;
   std::uint64_t id_;
   std::string name_;
+  std::vector<Waiting> waiting_;  // in line, or asked for elsewhere; some may have been answered
 };
 
 const std::array<Commands::Entry, 14> Commands::kEntries{{

@@ -75,6 +75,8 @@ std::span<const Route> routes() noexcept {
       Route{kDelete, "/api/admin/emergency", Need::kChange, delete_emergency, "Turns it off", "", "Emergency"},
       Route{kGet, "/api/admin/load", Need::kView, get_load, "The load and what it does to limits", "", "Load"},
       Route{kPut, "/api/admin/load", Need::kChange, put_load, "Reports load from outside", "LoadReport", "Load"},
+      Route{kDelete, "/api/admin/cells", Need::kChange, delete_cells,
+            "Forgets what limits that callers named have counted; ?space=throttle", "", "Cleared"},
       Route{kDelete, "/api/admin/load", Need::kChange, delete_load, "Forgets what was reported", "", "Load"},
       Route{kGet, "/api/admin/audit", Need::kView, get_audit, "Who changed what", "", "Audit"},
       Route{kGet, "/api/admin/tokens", Need::kView, get_tokens, "All tokens, without their secrets", "", "Tokens"},

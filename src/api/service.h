@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -14,6 +15,7 @@
 namespace headgate::api {
 
 class Quotas;
+class Waiters;
 
 // All of it outlives the handlers, and is safe for concurrent use.
 struct Service {
@@ -27,7 +29,8 @@ struct Service {
   std::function<void()> wake;
   // A load was reported here, or taken back: other nodes are to hear of it. None: there are no others.
   std::function<void(std::optional<double>)> load_reported{};
-  Quotas* quotas = nullptr;  // none: no quotas are kept
+  Quotas* quotas = nullptr;               // none: no quotas are kept
+  std::shared_ptr<Waiters> waiters = {};  // the HTTP API makes them, and sweeps them
 };
 
 // The one way in for a check: asks the engine, counts, and measures now and then. If the check must wait for room, or a

@@ -32,6 +32,8 @@ struct Hash128 {
 }
 
 namespace detail {
+inline constexpr std::uint64_t kScatter = 0x9E3779B97F4A7C15U;  // odd: no two lengths become one
+
 template <class Word>
 [[nodiscard]] inline std::uint64_t word(const char* bytes) noexcept {
   Word word;
@@ -56,8 +58,9 @@ struct TwoWords {
 // The hash of a store's keys. The seed is secret and random per store, so that nobody can choose keys that collide.
 //
 // Names of 1 to 16 and of 17 to 32 bytes, which most are, have ways of their own: two or four words, each under a
-// secret of its own, multiplied twice over. XXH3 takes all others. Changing any of it makes old snapshots useless: see
-// kVersion there.
+// secret of its own, multiplied twice over. The length is part of the second multiplication, not of the words: all bits
+// of a word may be the name's own, and two names of different length may consist of the same words. XXH3 takes all
+// others. Changing any of it makes old snapshots useless: see kVersion there.
 class Hasher {
  public:
   explicit Hasher(std::uint64_t seed) noexcept : seed_(seed) {
@@ -81,26 +84,32 @@ class Hasher {
     const std::uint64_t d = detail::word<std::uint64_t>(end - 8);
     // Each sum keeps what folding the other product loses.
     const std::uint64_t x = fold(a ^ secrets_[0], b ^ secrets_[1]) ^ (c + d);
-    const std::uint64_t y = fold(c ^ secrets_[2], d ^ secrets_[3]) ^ (a + b + text.size());
-    return {fold(x ^ secrets_[1], y ^ secrets_[2]), fold(x ^ secrets_[3], y ^ secrets_[0])};
+    const std::uint64_t y = fold(c ^ secrets_[2], d ^ secrets_[3]) ^ (a + b);
+    return finish(x, y, text.size());
   }
 
   // REQUIRES: 1 to 16 bytes.
   [[nodiscard]] Hash128 hash_tiny(std::string_view text) const noexcept {
-    auto [a, b] = detail::two_words(text);
-    b += text.size() << 56;
+    const auto [a, b] = detail::two_words(text);
     const std::uint64_t x = fold(a ^ secrets_[0], b ^ secrets_[1]) ^ a;
     const std::uint64_t y = fold(a ^ secrets_[2], b ^ secrets_[3]) ^ b;
-    return {fold(x ^ secrets_[1], y ^ secrets_[2]), fold(x ^ secrets_[3], y ^ secrets_[0])};
+    return finish(x, y, text.size());
   }
 
  private:
   friend class HashChain;
+  // Of equal words, another length makes another factor. The lengths are scattered before, off the path of the words.
+  [[nodiscard]] Hash128 finish(std::uint64_t x, std::uint64_t y, std::uint64_t size) const noexcept {
+    const std::uint64_t length = size * detail::kScatter;
+    return {fold(x ^ secrets_[1], y ^ (secrets_[2] + length)), fold(x ^ (secrets_[3] + length), y ^ secrets_[0])};
+  }
+
   std::uint64_t seed_;
   std::array<std::uint64_t, 4> secrets_;
 };
 
-// One hash of several things in a row, faster than the hash of each. 64 bits: for what is only looked for among a few.
+// One hash of several things in a row, faster than the hash of each. 64 bits: it says where to look for something that
+// is then compared in full.
 class HashChain {
  public:
   explicit HashChain(const Hasher& hasher) noexcept
@@ -111,9 +120,10 @@ class HashChain {
     std::uint64_t& lane = (what & 1) != 0 ? x_ : y_;
     lane = fold(lane ^ a, (secret_ + what) ^ b);
   }
-  // An empty text is the same as none. REQUIRES: what < 2^16.
+  // An empty text is the same as none.
   void add(std::uint64_t what, std::string_view text) noexcept {
-    what |= text.size() << 16;
+    std::uint64_t& lane = (what & 1) != 0 ? x_ : y_;
+    lane += text.size() * detail::kScatter;  // apart from the words, which may be the same for another length
     for (; text.size() > 16; text.remove_prefix(16)) {
       add(what, detail::word<std::uint64_t>(text.data()), detail::word<std::uint64_t>(text.data() + 8));
     }

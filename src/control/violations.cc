@@ -42,18 +42,19 @@ std::uint32_t Violations::Entry::recent(Nanos now) const noexcept {
 }
 
 Violations::Violations(const Settings& settings)
-    : seed_(settings.seed),
+    : seeds_{settings.seed, base::hash128("user", settings.seed).low, base::hash128("address", settings.seed).low,
+             base::hash128("unidentified", settings.seed).low},
       shard_mask_(shards_for(settings.max_agents) - 1),
       max_per_shard_(std::max<std::size_t>(settings.max_agents / (shard_mask_ + 1), 1)),
       shards_(std::make_unique<Shard[]>(shard_mask_ + 1)) {
   for (std::size_t i = 0; i <= shard_mask_; ++i) shards_[i].backoff = settings.backoff;
 }
 
-Violations::Recorded Violations::record(std::string_view agent, Nanos now) {
-  const base::Hash128 id = base::hash128(agent, seed_);
+Violations::Recorded Violations::record(const Subject& subject, Nanos now) {
+  const base::Hash128 id = id_of(subject);
   Shard& shard = shard_of(id);
   const std::lock_guard guard(shard.mutex);
-  Entry& entry = place(shard, id, agent, now);
+  Entry& entry = place(shard, id, subject, now);
   entry.backoff = violated(entry.backoff, shard.backoff, now);
   if (entry.backoff.consecutive == 1) entry.notified = false;
   // Instants that come out of order stand as if they had come with the latest.
@@ -73,7 +74,7 @@ Violations::Recorded Violations::record(std::string_view agent, Nanos now) {
 }
 
 // The agent's entry, made if need be, as the most recently violating one.
-Violations::Entry& Violations::place(Shard& shard, const base::Hash128& id, std::string_view agent, Nanos now) {
+Violations::Entry& Violations::place(Shard& shard, const base::Hash128& id, const Subject& subject, Nanos now) {
   if (const auto found = shard.index.find(id); found != shard.index.end()) {
     shard.entries.splice(shard.entries.end(), shard.entries, found->second);
     return *found->second;
@@ -85,7 +86,8 @@ Violations::Entry& Violations::place(Shard& shard, const base::Hash128& id, std:
   std::list<Entry> made;
   Entry& entry = made.emplace_back();
   entry.id = id;
-  entry.name = shown(agent);
+  entry.name = shown(subject.name);
+  entry.kind = subject.kind;
   shard.index.emplace(id, made.begin());
   shard.entries.splice(shard.entries.end(), made);
   agents_.fetch_add(1, std::memory_order_relaxed);
@@ -106,22 +108,22 @@ void Violations::raise_active_until(Nanos instant) noexcept {
 }
 
 template <class Answer, class Ask>
-Answer Violations::look(std::string_view agent, Nanos now, Answer otherwise, const Ask& ask) const noexcept {
+Answer Violations::look(const Subject& subject, Nanos now, Answer otherwise, const Ask& ask) const noexcept {
   if (now.count() >= active_until_.load(std::memory_order_relaxed)) return otherwise;
-  const base::Hash128 id = base::hash128(agent, seed_);
+  const base::Hash128 id = id_of(subject);
   const Shard& shard = shard_of(id);
   const std::lock_guard guard(shard.mutex);
   const auto found = shard.index.find(id);
   return found == shard.index.end() ? otherwise : ask(found->second->backoff, shard.backoff);
 }
 
-bool Violations::rate_limited(std::string_view agent, Nanos now) const noexcept {
-  return look(agent, now, false,
+bool Violations::rate_limited(const Subject& subject, Nanos now) const noexcept {
+  return look(subject, now, false,
               [&](const BackoffState& state, const BackoffSettings& settings) { return active(state, settings, now); });
 }
 
-Nanos Violations::blocked_for(std::string_view agent, Nanos now) const noexcept {
-  return look(agent, now, Nanos{0}, [&](const BackoffState& state, const BackoffSettings& settings) {
+Nanos Violations::blocked_for(const Subject& subject, Nanos now) const noexcept {
+  return look(subject, now, Nanos{0}, [&](const BackoffState& state, const BackoffSettings& settings) {
     return std::max(blocked_until(state, settings) - clamped(now), Nanos{0});
   });
 }
@@ -136,7 +138,8 @@ std::vector<Offender> Violations::top(std::size_t count, Nanos now) const {
     for (const Entry& entry : shard.entries) {
       if (!active(entry.backoff, shard.backoff, now)) continue;
       if (chosen.size() == count && entry.total < chosen.front().total) continue;
-      chosen.push_back({entry.name, entry.backoff.consecutive, entry.recent(now), entry.total, entry.backoff.last});
+      chosen.push_back(
+          {entry.name, entry.backoff.consecutive, entry.recent(now), entry.total, entry.backoff.last, entry.kind});
       std::push_heap(chosen.begin(), chosen.end(), worse);
       if (chosen.size() <= count) continue;
       std::pop_heap(chosen.begin(), chosen.end(), worse);
@@ -151,8 +154,8 @@ Violations::Totals Violations::totals() const noexcept {
   return {agents_.load(std::memory_order_relaxed), evicted_.load(std::memory_order_relaxed)};
 }
 
-bool Violations::forgive(std::string_view agent) {
-  const base::Hash128 id = base::hash128(agent, seed_);
+bool Violations::forgive(const Subject& subject) {
+  const base::Hash128 id = id_of(subject);
   Shard& shard = shard_of(id);
   const std::lock_guard guard(shard.mutex);
   const auto found = shard.index.find(id);

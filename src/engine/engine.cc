@@ -17,10 +17,12 @@ using store::Effect;
 namespace {
 
 // Behind these names stand cells that many checks share; whoever has none of them is nobody in particular.
-std::string_view subject_of(const Check& check) noexcept {
-  if (!check.agent.empty()) return check.agent;
-  if (!check.user.empty()) return check.user;
-  return check.ip.empty() ? std::string_view("(unidentified)") : check.ip;
+control::Subject subject_of(const Check& check) noexcept {
+  using Kind = control::Subject::Kind;
+  if (!check.agent.empty()) return {check.agent, Kind::kAgent};
+  if (!check.user.empty()) return {check.user, Kind::kUser};
+  if (!check.ip.empty()) return {check.ip, Kind::kAddress};
+  return {"(unidentified)", Kind::kUnidentified};
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
   if (check.allowances != nullptr && !check.allowances->all.empty()) store_.prefetch_way(check.allowances->all[0].cell);
   Fields fields(check, hasher_);
   if (leases_.next_expiry() <= now) expire_leases(now);
-  if (state.may_be_exempt(check.agent) && state.is_exempt(fields.hash(Dimension::kAgent))) {
+  if (state.may_be_exempt(check.agent) && state.is_exempt(check.agent)) {
     decision.allowed = true;
     decision.why = Why::kExempt;
     return false;
@@ -357,7 +359,7 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
     if (sustained) {
       tell({.kind = Event::Kind::kSustainedAbuse,
             .time = decision.wall,
-            .agent = subject_of(check),
+            .agent = subject_of(check).name,
             .operation = check.operation,
             .policy_id = decider == nullptr ? std::string_view() : decider->id,
             .text = "10 violations within 5 minutes",
@@ -398,7 +400,9 @@ void Engine::after_soft(Nanos now, const Check& check, CheckDecision& decision) 
 
 void Engine::escalate(Nanos now, const Check& check, const policy::Policy& policy, CheckDecision& decision) {
   if (!policy.escalation) return;
-  const base::Hash128 who = base::mix(hasher_(policy.id), hasher_(subject_of(check)));
+  const control::Subject subject = subject_of(check);
+  const base::Hash128 who =
+      base::nth(base::mix(hasher_(policy.id), hasher_(subject.name)), static_cast<std::uint64_t>(subject.kind));
   if (!escalations_.violated(who, *policy.escalation, now)) return;
   tell({.kind = Event::Kind::kEscalation,
         .time = decision.wall,

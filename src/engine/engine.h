@@ -42,6 +42,7 @@ namespace headgate::engine {
 struct EngineOptions {
   Clock* clock = nullptr;  // the system's if none
   std::size_t max_cells = 10'000'000;
+  std::size_t max_caller_cells = 0;  // of limits that callers name (see throttle() and check_own()); 0: half
   AtCap at_cap = AtCap::kRefuseNew;
   std::uint64_t seed = 0;  // 0: a random one
   EventSink* sink = nullptr;
@@ -155,16 +156,28 @@ class Engine {
   // Limits that no policy names but the asker itself.
   //
   // CL.THROTTLE: a bucket as redis-cell has it. Different numbers for one key go on from what was used, as they do
-  // there. A quantity of 0 looks and charges nothing. An Error: the numbers make no bucket.
-  [[nodiscard]] Result<Decision> throttle(Nanos now, std::string_view key, const Gcra& bucket, Units quantity);
+  // there. A quantity of 0 looks and charges nothing. An Error: the numbers make no bucket. Each owner has keys of its
+  // own; those without a name share theirs.
+  struct ThrottleKey {
+    std::string_view key;
+    std::string_view owner{};
+  };
+  [[nodiscard]] Result<Decision> throttle(Nanos now, const ThrottleKey& key, const Gcra& bucket, Units quantity);
+  [[nodiscard]] Result<Decision> throttle(Nanos now, std::string_view key, const Gcra& bucket, Units quantity) {
+    return throttle(now, ThrottleKey{key}, bucket, quantity);
+  }
   // The same for askers who would rather not wait for a remote store: nullopt: `done`, which is made only then, will be
   // told, once, from another thread.
   using Throttled = std::function<void(const Decision&)>;
-  [[nodiscard]] std::optional<Result<Decision>> throttle_or_wait(Nanos now, std::string_view key, const Gcra& bucket,
+  [[nodiscard]] std::optional<Result<Decision>> throttle_or_wait(Nanos now, const ThrottleKey& key, const Gcra& bucket,
                                                                  Units quantity,
                                                                  absl::FunctionRef<Throttled()> make_done);
   // Fetches ahead what throttle() of that key will need.
-  void expect_throttle(std::string_view key) const noexcept;
+  void expect_throttle(const ThrottleKey& key) const noexcept;
+  // Forgets all that callers have named, in this process; returns how many cells that were.
+  std::size_t clear_callers() noexcept { return store_.clear_callers(); }
+  [[nodiscard]] std::size_t caller_cells() const noexcept { return store_.caller_cells(); }
+  [[nodiscard]] std::size_t cells() const noexcept { return store_.cells(); }
   // Any strategy but concurrency; other numbers are another cell.
   struct OwnLimit {
     std::string_view space;  // keeps the keys of different askers apart
@@ -361,6 +374,7 @@ class Engine {
   [[nodiscard]] bool take_lease(Nanos now, const Check& check, const Plan& plan, const Answered& answered,
                                 CheckDecision& decision);
   void note_unknown(const Check& check, Nanos wall);
+  [[nodiscard]] base::Hash128 throttle_cell(const ThrottleKey& key) const noexcept;
   [[nodiscard]] Decision apply_own(Nanos now, const store::Charge& charge, Use use);
   // The charge of an OwnLimit. REQUIRES: `live` is of its limit.
   [[nodiscard]] store::Charge own_charge(const OwnLimit& own, const store::LiveLimit& live, Units cost) const;
@@ -375,8 +389,12 @@ class Engine {
   void refund_held(const Held& held, const store::Charge& charge, Nanos now, Nanos wall);
   void expire_leases(Nanos now);
   void serve_lines(Nanos now);
-  [[nodiscard]] Result<std::shared_ptr<Lease>> find_lease(std::string_view id, std::string_view owner, Nanos now,
-                                                          std::unique_lock<std::mutex>& guard);
+  struct FoundLease {
+    std::shared_ptr<Lease> open;  // nullptr: it has ended
+    Settled settled;              // then
+  };
+  [[nodiscard]] Result<FoundLease> find_lease(std::string_view id, std::string_view owner, Nanos now,
+                                              std::unique_lock<std::mutex>& guard);
   double settle_part(const Held& held, double actual, Nanos now, Nanos wall, LeaseId slot);
 
   // All below under control_mutex_.

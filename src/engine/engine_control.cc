@@ -26,6 +26,7 @@ Engine::Engine(const EngineOptions& options)
     : clock_(options.clock == nullptr ? &SystemClock::shared() : options.clock),
       sink_(options.sink),
       store_({.max_cells = options.max_cells,
+              .max_caller_cells = options.max_caller_cells,
               .at_cap = options.at_cap,
               .track_keys = false,
               .seed = options.seed == 0 ? base::random_seed() : options.seed}),
@@ -125,7 +126,7 @@ void Engine::rebuild_overrides_locked() {
   auto table = std::make_shared<OverrideTable>();
   LimitBook::Changes changes;
   for (const Override& override : override_list_) {
-    AgentLimits& own = (*table)[hasher_(override.agent)];
+    AgentLimits& own = (*table)[override.agent];
     for (std::size_t t = 0; t < override.tiers.size(); ++t) {
       if (!override.tiers[t]) continue;
       const auto& [capacity, refill] = *override.tiers[t];
@@ -181,7 +182,7 @@ std::vector<Override> Engine::overrides() const {
 void Engine::rebuild_exempt_locked() {
   auto table = std::make_shared<ExemptTable>();
   const auto add = [&](std::string_view agent) {
-    table->agents.insert(hasher_(agent));
+    table->agents.emplace(agent);
     table->hints |= base::hint_of(agent);
   };
   for (const std::string& agent : document_exempt_) add(agent);

@@ -62,8 +62,8 @@ void Engine::give_back(const Lease& lease, Nanos now) {
     } else {
       refund_held(held, held.charge, now, wall);
     }
+    room_.kick(held.charge.key);
   }
-  room_.kick();
 }
 
 void Engine::release_slot(const Held& held, LeaseId slot, Nanos now) {
@@ -104,17 +104,23 @@ void Engine::expire_leases(Nanos now) {
   }
 }
 
-Result<std::shared_ptr<Lease>> Engine::find_lease(std::string_view id, std::string_view owner, Nanos now,
-                                                  std::unique_lock<std::mutex>& guard) {
+Result<Engine::FoundLease> Engine::find_lease(std::string_view id, std::string_view owner, Nanos now,
+                                              std::unique_lock<std::mutex>& guard) {
   expire_leases(now);
-  std::shared_ptr<Lease> lease = leases_.find(id, guard);
-  if (lease == nullptr) {
+  FoundLease found{leases_.find(id, guard), {}};
+  const Leases::Ended* const ended = found.open == nullptr ? leases_.find_ended(id, now) : nullptr;
+  if (found.open == nullptr && ended == nullptr) {
     return Error{ErrorCode::kNotFound, fmt::format("no lease \"{}\" is held: it has expired, or never was", id)};
   }
-  if (!owner.empty() && !lease->agent.empty() && owner != lease->agent) {
+  const std::string& agent = ended == nullptr ? found.open->agent : ended->agent;
+  if (!owner.empty() && !agent.empty() && owner != agent) {
     return Error{ErrorCode::kForbidden, fmt::format("lease \"{}\" belongs to another agent than \"{}\"", id, owner)};
   }
-  return lease;
+  if (ended != nullptr) {
+    found.settled = ended->settled;
+    found.settled.again = true;
+  }
+  return found;
 }
 
 // Charges or refunds the difference; returns what did not fit.
@@ -165,14 +171,10 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
   const Nanos now = clock_->now();
   const Nanos wall = clock_->wall(now);
   std::unique_lock<std::mutex> guard;
-  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, now, guard);
+  Result<FoundLease> found = find_lease(id, owner, now, guard);
   if (!found) return std::move(found).error();
-  Lease& lease = **found;
-  if (lease.ended) {
-    Settled again = lease.settled;
-    again.again = true;
-    return again;
-  }
+  if (found->open == nullptr) return found->settled;
+  Lease& lease = *found->open;
   const auto actual_of = [&](std::string_view unit) -> const Cost* {
     const auto cost = std::find_if(actual.begin(), actual.end(), [&](const Cost& each) { return each.unit == unit; });
     return cost == actual.end() ? nullptr : &*cost;
@@ -195,9 +197,9 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
     settled.overrun = over;
     worst = held.policy_id;
   }
-  lease.settled = settled;
   const std::string agent = lease.agent;
-  leases_.end(lease, now);
+  const std::vector<Held> held = std::move(lease.held);
+  leases_.end(lease, settled, now);
   guard.unlock();
   if (settled.overrun > 0) {
     tell({.kind = Event::Kind::kOverrun,
@@ -207,34 +209,32 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
           .text = "the actual cost is more than the limit ever holds",
           .value = settled.overrun});
   }
-  room_.kick();
+  for (const Held& each : held) room_.kick(each.charge.key);
   return settled;
 }
 
 Result<Settled> Engine::release(std::string_view id, std::string_view owner) {
   const Nanos now = clock_->now();
   std::unique_lock<std::mutex> guard;
-  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, now, guard);
+  Result<FoundLease> found = find_lease(id, owner, now, guard);
   if (!found) return std::move(found).error();
-  Lease& lease = **found;
-  Settled settled = lease.settled;
-  settled.again = lease.ended;
-  if (lease.ended) return settled;
+  if (found->open == nullptr) return found->settled;
+  const Lease& lease = *found->open;
+  Settled settled;
   settled.costs = lease.costs;
   for (auto& [unit, amount] : settled.costs) amount = 0;
   give_back(lease, now);
-  lease.settled = settled;
-  leases_.end(lease, now);
+  leases_.end(lease, settled, now);
   return settled;
 }
 
 Result<Nanos> Engine::renew(std::string_view id, std::string_view owner) {
   const Nanos now = clock_->now();
   std::unique_lock<std::mutex> guard;
-  Result<std::shared_ptr<Lease>> found = find_lease(id, owner, now, guard);
+  Result<FoundLease> found = find_lease(id, owner, now, guard);
   if (!found) return std::move(found).error();
-  Lease& lease = **found;
-  if (lease.ended) return Error{ErrorCode::kNotFound, fmt::format("lease \"{}\" has ended", id)};
+  if (found->open == nullptr) return Error{ErrorCode::kNotFound, fmt::format("lease \"{}\" has ended", id)};
+  Lease& lease = *found->open;
   for (const Held& held : lease.held) {
     if (held.charge.limit->strategy() != Strategy::kConcurrency) continue;
     if (held.remote) {
@@ -266,21 +266,25 @@ std::uint64_t Engine::queue_up(const Arrival& arrival, const Check& check, Check
     may_come_early = may_come_early || limit.base.strategy() == Strategy::kConcurrency;
   }
   const bool hopeless = decision.retry_after > patience && !may_come_early;
-  if (!hopeless) {
+  const std::size_t most = decision.state_->rules->rules.document().queue.max_waiting;
+  WaitingRoom::Place place;
+  if (!hopeless) place = room_.take_place(most);
+  if (place) {
     auto waiting = std::make_shared<WaitingRoom::Waiting>();
     const std::uint64_t id = arrival.id != 0 ? arrival.id : room_.new_id();
     waiting->id = id;
     waiting->line = decision.line_;
+    waiting->cell = decision.line_;
     waiting->check = OwnedCheck(check);
-    waiting->done = make_done();
+    waiting->done = make_done();  // whoever has it made is answered by it, so nothing may refuse the check after this
     waiting->since = now;
     waiting->deadline = now + patience;
     waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
     waiting->priority = check.priority;
-    const std::size_t most = decision.state_->rules->rules.document().queue.max_waiting;
-    if (room_.add(std::move(waiting), most, arrival.kicks)) return id;
-    decision.why = Why::kQueueFull;
+    room_.add(std::move(place), std::move(waiting), arrival.kicks);
+    return id;
   }
+  if (!hopeless) decision.why = Why::kQueueFull;
   after_denial(now, check, decision);
   return 0;
 }
@@ -306,6 +310,7 @@ void Engine::serve_lines(Nanos now) {
     judge(now, waiting->check.get(), Asker::kFromLine, decision);
     if (decision.waits && waiting->deadline > now) {
       waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
+      waiting->cell = decision.line_;
       if (room_.put_back(waiting, kicks)) continue;
       deny(decision, Why::kCancelled);
     } else if (decision.waits) {

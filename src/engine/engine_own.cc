@@ -49,11 +49,9 @@ class Buckets {
   std::array<Entry, 64> entries_;
 };
 
-// Keeps keys of CL.THROTTLE apart from those of policies.
-base::Hash128 throttle_cell(const base::Hash128& key) noexcept {
-  constexpr base::Hash128 kSpace{0x48656164676174D5u, 0x436C54687274746Cu};
-  return base::mix(kSpace, key);
-}
+// Keep keys of CL.THROTTLE, and of limits of other askers, apart from one another and from those of policies.
+constexpr base::Hash128 kThrottleSpace{0x48656164676174D5u, 0x436C54687274746Cu};
+constexpr base::Hash128 kOwnSpace{0x48656164676174D7u, 0x4F776E4C696D6974u};
 
 Decision decision_of(const core::Outcome& outcome) noexcept {
   Decision decision;
@@ -74,6 +72,11 @@ Decision decision_of(const core::Outcome& outcome) noexcept {
 
 }  // namespace
 
+base::Hash128 Engine::throttle_cell(const ThrottleKey& key) const noexcept {
+  const base::Hash128 cell = base::mix(kThrottleSpace, hasher_(key.key));
+  return key.owner.empty() ? cell : base::mix(cell, hasher_(key.owner));
+}
+
 Decision Engine::apply_own(Nanos now, const store::Charge& charge, Use use) {
   const Nanos wall = clock_->wall(now);
   core::Outcome outcome;
@@ -88,7 +91,7 @@ Decision Engine::apply_own(Nanos now, const store::Charge& charge, Use use) {
   return decision;
 }
 
-Result<Decision> Engine::throttle(Nanos now, std::string_view key, const Gcra& bucket, Units quantity) {
+Result<Decision> Engine::throttle(Nanos now, const ThrottleKey& key, const Gcra& bucket, Units quantity) {
   now = std::clamp(now, Nanos{0}, kMaxTime);
   thread_local Buckets buckets;
   std::optional<Error> error;
@@ -97,7 +100,7 @@ Result<Decision> Engine::throttle(Nanos now, std::string_view key, const Gcra& b
   if (quantity < 0) {
     return Error{ErrorCode::kInvalidArgument, "quantity must be at least 0, got " + std::to_string(quantity)};
   }
-  const base::Hash128 cell = throttle_cell(hasher_(key));
+  const base::Hash128 cell = throttle_cell(key);
   if (remote_ == nullptr) [[likely]] {
     bool done = false;
     const core::Outcome outcome = store_.try_one(cell, *live, quantity, now, 0, done);
@@ -106,12 +109,13 @@ Result<Decision> Engine::throttle(Nanos now, std::string_view key, const Gcra& b
   }
   store::Charge charge;
   charge.key = cell;
+  charge.callers = true;
   charge.limit = live;
   charge.cost = quantity;
   return apply_own(now, charge, Use::kCharge);
 }
 
-std::optional<Result<Decision>> Engine::throttle_or_wait(Nanos now, std::string_view key, const Gcra& bucket,
+std::optional<Result<Decision>> Engine::throttle_or_wait(Nanos now, const ThrottleKey& key, const Gcra& bucket,
                                                          Units quantity, absl::FunctionRef<Throttled()> make_done) {
   if (remote_ == nullptr) [[likely]]
     return throttle(now, key, bucket, quantity);
@@ -125,7 +129,8 @@ std::optional<Result<Decision>> Engine::throttle_or_wait(Nanos now, std::string_
   const Result<Limit> limit = Limit::gcra(bucket);
   if (!limit || quantity < 0) return throttle(now, key, bucket, quantity);  // says what is wrong
   auto asked = std::make_shared<Asked>(core::compile(*limit));
-  asked->charge.key = throttle_cell(hasher_(key));
+  asked->charge.key = throttle_cell(key);
+  asked->charge.callers = true;
   asked->charge.limit = &asked->live;
   asked->charge.cost = quantity;
   asked->done = make_done();
@@ -151,14 +156,16 @@ void Engine::judge_own_unanswered(const Error& why, const store::Charge& charge,
   (void)store_.apply({&charge, 1}, ask, {&outcome, 1});
 }
 
-void Engine::expect_throttle(std::string_view key) const noexcept {
-  const base::Hash128 cell = throttle_cell(hasher_(key));
+void Engine::expect_throttle(const ThrottleKey& key) const noexcept {
+  const base::Hash128 cell = throttle_cell(key);
   store_.prefetch({&cell, 1}, Strategy::kGcra);
 }
 
 store::Charge Engine::own_charge(const OwnLimit& own, const store::LiveLimit& live, Units cost) const {
   store::Charge charge;
-  charge.key = base::mix(base::mix(hasher_(own.space), hasher_(own.key)), hasher_(own.limit.describe()));
+  charge.key =
+      base::mix(kOwnSpace, base::mix(base::mix(hasher_(own.space), hasher_(own.key)), hasher_(own.limit.describe())));
+  charge.callers = true;
   charge.limit = &live;
   charge.cost = cost;
   return charge;
@@ -283,8 +290,8 @@ void Engine::refund(Nanos now, const Check& check, Refund what) {
     const Nanos at = limit.follows_wall() ? wall : now;
     const Nanos charged = limit.strategy == Strategy::kSlidingWindow ? at - limit.numbers.log.window + Nanos{1} : at;
     refund_one(charge, charged, at);
+    room_.kick(charge.key);
   }
-  room_.kick();
 }
 
 std::vector<Engine::TierUsage> Engine::tier_usage(std::string_view agent, std::string_view channel) {

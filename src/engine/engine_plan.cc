@@ -1,5 +1,6 @@
 // From the policies that match a check to what it would charge.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -76,8 +77,10 @@ bool find_route(const State& state, Fields& fields, const base::Hasher& hasher, 
 bool Engine::add_to_plan(const State& state, Fields& fields, bool parent, Plan& plan, CheckDecision& decision) {
   Recall::Memory* const memory = recall_.mine();
   if (memory == nullptr) return add_matching(state, fields, parent, {}, plan, decision);
-  const Remembered as{memory, fields.identity(state.number, state.rules->rules.looks_at())};
-  const Recall::Memory::Known known = memory->find(as.identity, state.number);
+  const policy::LooksAt& looks_at = state.rules->rules.looks_at();
+  const Remembered as{memory, fields.identity(state.number, looks_at)};
+  const Recall::Memory::Known known =
+      memory->find(as.identity, state.number, [&](std::string_view names) { return fields.reads_as(looks_at, names); });
   // One request, not by somebody who has numbers of their own for it: as most are.
   const bool plain = fields.check().costs.empty() && !parent;
   if (plain && known.draft != nullptr && (!known.draft->tiered || state.overrides->empty())) [[likely]] {
@@ -92,7 +95,14 @@ bool Engine::add_matching(const State& state, Fields& fields, bool parent, const
                           CheckDecision& decision) {
   Route route;
   if (!find_route(state, fields, hasher_, route)) return false;
-  if (as.memory != nullptr) as.memory->keep(as.identity, route, draft_of(state, fields, route, *as.memory));
+  if (as.memory != nullptr) {
+    std::array<char, Recall::kMostNames> names;
+    const std::size_t size = fields.write(state.rules->rules.looks_at(), names.data(), names.size());
+    if (size > 0) {
+      const Recall::Draft* const draft = draft_of(state, fields, route, *as.memory);
+      as.memory->keep(as.identity, state.number, {names.data(), size}, route, draft);
+    }
+  }
   return add_legs(state, fields, {route}, parent, plan, decision);
 }
 
@@ -184,7 +194,7 @@ bool Engine::add_legs(const State& state, Fields& fields, const Recall::Memory::
       return true;
     };
     if (overridden && working.tiered) {
-      judged.own = state.own_limit(fields.hash(Dimension::kAgent), *working.policy->tier);
+      judged.own = state.own_limit(fields.text(Dimension::kAgent), *working.policy->tier);
     }
     if (judged.own != nullptr) {
       if (!charge(*judged.own, key_hash(working, judged.own->salt, fields, hasher_))) return false;

@@ -160,7 +160,7 @@ void Engine::land(Flight& flight, const Result<RemoteStore::Answer>& answer) {
                                    : unanswered(answer.error(), flight.plan, flight.decision);
   conclude(flight.arrival.now, check, flight.asker, answered, flight.plan, flight.decision);
   if (flight.asker == Asker::kMayWait && flight.decision.waits && !check.peek) {
-    const auto done = [&] { return std::move(flight.done); };
+    const auto done = [&] { return std::move(flight.done); };  // called only where it waits from then on
     if (queue_up(flight.arrival, check, flight.decision, done) != 0) {
       if (wake_) wake_();
       return;

@@ -6,6 +6,16 @@
 #include <random>
 
 namespace headgate::engine {
+namespace {
+
+// About what it takes, allocations and the tables' own nodes included.
+std::size_t bytes_of(const Leases::Ended& ended) noexcept {
+  std::size_t bytes = 256 + ended.agent.capacity();
+  for (const auto& [unit, amount] : ended.settled.costs) bytes += sizeof(std::pair<std::string, double>) + unit.size();
+  return bytes;
+}
+
+}  // namespace
 
 std::string Leases::new_id() {
   // Straight from the operating system: an id is all that is needed to end a lease.
@@ -37,34 +47,53 @@ std::shared_ptr<Lease> Leases::find(std::string_view id, std::unique_lock<std::m
   return found == leases_.end() ? nullptr : found->second;
 }
 
-void Leases::reschedule(Lease& lease, Nanos expires) {
+const Leases::Ended* Leases::find_ended(std::string_view id, Nanos now) const {
+  const auto found = ended_.find(std::string(id));
+  return found == ended_.end() || found->second.until <= now ? nullptr : &found->second;
+}
+
+void Leases::end(const Lease& lease, const Settled& settled, Nanos now) {
   due_.erase({lease.expires, lease.id});
-  lease.expires = expires;
+  ended_ids_.push_back(lease.id);
+  const auto [ended, added] = ended_.emplace(lease.id, Ended{lease.agent, settled, now + lease.ttl});
+  ended_bytes_ += bytes_of(ended->second);
+  leases_.erase(std::string(lease.id));
+  --open_;
+  set_next();
+  // Those whose time is over need not wait for others to push them out.
+  while (ended_ids_.size() > kMostEnded || ended_bytes_ > kMostEndedBytes ||
+         (!ended_ids_.empty() && ended_.find(ended_ids_.front())->second.until <= now)) {
+    forget_oldest();
+  }
+}
+
+void Leases::forget_oldest() {
+  const auto oldest = ended_.find(ended_ids_.front());
+  ended_bytes_ -= bytes_of(oldest->second);
+  ended_.erase(oldest);
+  ended_ids_.pop_front();
+}
+
+std::size_t Leases::remembered() {
+  const std::lock_guard guard(mutex_);
+  return ended_.size();
+}
+
+void Leases::renew(Lease& lease, Nanos now) {
+  due_.erase({lease.expires, lease.id});
+  lease.expires = now + lease.ttl;
   due_.emplace(lease.expires, lease.id);
   set_next();
 }
 
-void Leases::end(Lease& lease, Nanos now) {
-  if (!lease.ended) --open_;
-  lease.ended = true;
-  lease.held.clear();
-  reschedule(lease, now + lease.ttl);
-}
-
-void Leases::renew(Lease& lease, Nanos now) { reschedule(lease, now + lease.ttl); }
-
 std::shared_ptr<Lease> Leases::expire_one(Nanos now) {
   const std::lock_guard guard(mutex_);
-  std::shared_ptr<Lease> expired;
-  while (!due_.empty() && due_.begin()->first <= now && expired == nullptr) {
-    const auto found = leases_.find(due_.begin()->second);
-    if (!found->second->ended) {
-      expired = found->second;
-      --open_;
-    }
-    due_.erase(due_.begin());
-    leases_.erase(found);
-  }
+  if (due_.empty() || due_.begin()->first > now) return nullptr;
+  const auto found = leases_.find(due_.begin()->second);
+  std::shared_ptr<Lease> expired = std::move(found->second);
+  due_.erase(due_.begin());
+  leases_.erase(found);
+  --open_;
   set_next();
   return expired;
 }

@@ -1,10 +1,15 @@
-// Holds on cost and slots that are still open, and those that ended lately, so that ending one twice does nothing
-// twice.
+// Holds on cost and slots that are still open, and what came of those that ended lately, so that ending one twice does
+// nothing twice.
+//
+// At most so many are open as may be; one more is refused. Of ended ones the latest 65,536 are remembered, and no more
+// than fit in 32 MB, each for as long as it would have lasted: what is forgotten is not found any more.
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -43,13 +48,14 @@ struct Lease {
   std::vector<std::pair<std::string, double>> costs;
   Nanos ttl{0};
   Nanos expires{0};  // steady timeline
-  bool ended = false;
-  Settled settled;  // when ended
 };
 
 // Safe for concurrent use.
 class Leases {
  public:
+  static constexpr std::size_t kMostEnded = 65'536;
+  static constexpr std::size_t kMostEndedBytes = 32 << 20;
+
   explicit Leases(std::size_t most) : most_(most) {}
 
   // 128 random bits in hex; not to be guessed.
@@ -59,28 +65,40 @@ class Leases {
 
   // False: as many are open as may be.
   [[nodiscard]] bool add(std::shared_ptr<Lease> lease);
-  // nullptr: unknown, or forgotten. Its fields are guarded by whoever holds `guard`.
+  // nullptr: none that is open. Its fields are guarded by whoever holds `guard`.
   [[nodiscard]] std::shared_ptr<Lease> find(std::string_view id, std::unique_lock<std::mutex>& guard);
-  // Under the guard of find(): the lease has ended, and is remembered for as long as it would have lasted.
-  void end(Lease& lease, Nanos now);
+  // All below under the guard of find().
+  struct Ended {
+    std::string agent;
+    Settled settled;
+    Nanos until{0};  // when it is forgotten
+  };
+  // nullptr: unknown, or forgotten.
+  [[nodiscard]] const Ended* find_ended(std::string_view id, Nanos now) const;
+  // REQUIRES: find() has found it.
+  void end(const Lease& lease, const Settled& settled, Nanos now);
   void renew(Lease& lease, Nanos now);
 
-  // Takes those whose time is over, one by one; nullptr: none is. Ended ones are forgotten on the way.
+  // Takes those whose time is over, one by one; nullptr: none is.
   [[nodiscard]] std::shared_ptr<Lease> expire_one(Nanos now);
   // kMaxTime: none is open. One relaxed load.
   [[nodiscard]] Nanos next_expiry() const noexcept { return Nanos{next_.load(std::memory_order_relaxed)}; }
   [[nodiscard]] std::size_t open() const noexcept { return open_.load(); }
   [[nodiscard]] bool full() const noexcept { return open() >= most_; }
+  [[nodiscard]] std::size_t remembered();  // of those that ended
 
  private:
   using Due = std::pair<Nanos, std::string>;
-  void reschedule(Lease& lease, Nanos expires);
   void set_next();
+  void forget_oldest();
 
   std::size_t most_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<Lease>> leases_;
   std::set<Due> due_;
+  std::unordered_map<std::string, Ended> ended_;
+  std::deque<std::string> ended_ids_;  // the oldest first
+  std::size_t ended_bytes_ = 0;
   std::atomic<std::int64_t> next_{kMaxTime.count()};
   std::atomic<std::size_t> open_{0};
 };

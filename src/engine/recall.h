@@ -1,16 +1,19 @@
 // Which policies match a check and which cells it charges, remembered for whoever asks the same again: most agents do.
 //
-// What is remembered is found by one hash of all that matching looks at. The engine's state is part of it: once that
-// has been replaced, nothing is found any more. Each thread remembers for itself.
+// What is remembered is looked for by one hash of all that matching looks at, and then compared in full: whose cells
+// are charged never hangs on a hash of 64 bits. The engine's state is part of it: once that has been replaced, nothing
+// is found any more. Each thread remembers for itself.
 //
 // Checks that the same policies match differ in their cells alone, so what they charge is drafted once for all of them.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <new>
 #include <span>
+#include <string_view>
 
 #include "base/bounded_array.h"
 #include "base/hash.h"
@@ -40,7 +43,8 @@ struct Route {
 
 class Recall {
  public:
-  static constexpr std::size_t kMost = 6;  // legs of a check, and cells; what has more is not remembered
+  static constexpr std::size_t kMost = 6;         // legs of a check, and cells; what has more is not remembered
+  static constexpr std::size_t kMostNames = 182;  // bytes of what is looked at; what has more is not remembered
 
   // What a check of one request charges, but for the keys.
   struct Draft {
@@ -54,7 +58,7 @@ class Recall {
     bool tiered = false;  // an agent may have numbers of its own for some of it
   };
 
-  // One thread's: for some thousand checks, in half a megabyte.
+  // One thread's: for some thousand checks, in a megabyte and a half.
   class alignas(64) Memory {
    public:
     struct Known {
@@ -70,22 +74,27 @@ class Recall {
     // for, until those are found.
     [[nodiscard]] bool is_worth_it() noexcept { return credit_ > 0 || ++passed_ % kOneIn == 0; }
 
-    // `state`: the number of the engine's, which is part of the check's hash.
-    [[nodiscard]] Known find(std::uint64_t check, std::uint64_t state) noexcept {
+    // `state`: the number of the engine's. `is_same` says whether these bytes are what is looked at in the check.
+    template <class IsSame>
+    [[nodiscard]] Known find(std::uint64_t check, std::uint64_t state, const IsSame& is_same) noexcept {
       check |= kTaken;
       const std::array<std::uint64_t, kWays>& set = checks_[check % kSets];
       // All that it may be, since it would take as long again to fetch it once it is known which.
-      for (const Entry& entry : entries_[check % kSets]) __builtin_prefetch(&entry);
+      for (const Entry& entry : entries_[check % kSets]) {
+        __builtin_prefetch(&entry);
+        __builtin_prefetch(&entry.state);
+      }
       // Which way it is kept is chance: compare them all, and branch once.
       static_assert(kWays == 4);
       const std::size_t way =
           (set[1] == check ? 1U : 0U) + 2 * (set[2] == check ? 1U : 0U) + 3 * (set[3] == check ? 1U : 0U);
-      if (set[way] != check) {
+      const Entry& entry = entries_[check % kSets][way];
+      if (set[way] != check || entry.state != state ||
+          !is_same(std::string_view(entry.names.data(), entry.name_bytes))) {
         credit_ = std::max(credit_ - kMissed, 0);
         return {};
       }
       credit_ = std::min(credit_ + 1, kMostCredit);
-      const Entry& entry = entries_[check % kSets][way];
       Known known;
       known.legs = {entry.legs.data(), entry.leg_count};
       known.cells = {entry.cells.data(), entry.cell_count};
@@ -94,8 +103,9 @@ class Recall {
     }
 
     // In place of whatever is there. What is too long is not kept.
-    void keep(std::uint64_t check, const Route& route, const Draft* draft) noexcept {
-      if (route.legs.size() > kMost || route.cells.size() > kMost) return;
+    void keep(std::uint64_t check, std::uint64_t state, std::string_view names, const Route& route,
+              const Draft* draft) noexcept {
+      if (route.legs.size() > kMost || route.cells.size() > kMost || names.size() > kMostNames) return;
       check |= kTaken;
       const std::size_t set = check % kSets;
       const std::size_t way = next_++ % kWays;
@@ -104,6 +114,9 @@ class Recall {
       entry.leg_count = static_cast<std::uint16_t>(route.legs.size());
       entry.cell_count = static_cast<std::uint16_t>(route.cells.size());
       entry.draft = draft == nullptr ? kNoDraft : static_cast<std::uint32_t>(draft - drafts_.data());
+      entry.state = state;
+      entry.name_bytes = static_cast<std::uint16_t>(names.size());
+      std::copy(names.begin(), names.end(), entry.names.begin());
       std::copy(route.legs.begin(), route.legs.end(), entry.legs.begin());
       std::copy(route.cells.begin(), route.cells.end(), entry.cells.begin());
     }
@@ -143,8 +156,11 @@ class Recall {
       std::uint32_t draft;
       std::array<base::Hash128, kMost> cells;  // those of most checks lie on one cache line with what is above
       std::array<Leg, kMost> legs;
+      std::uint64_t state;
+      std::uint16_t name_bytes;
+      std::array<char, kMostNames> names;
     };
-    static_assert(sizeof(Entry) == 128);
+    static_assert(sizeof(Entry) == 320 && offsetof(Entry, state) == 128);
     static constexpr std::int32_t kMissed = 2;  // hits that make up for a miss
     static constexpr std::int32_t kMostCredit = 2 * kMissed * static_cast<std::int32_t>(kSets * kWays);
     static constexpr std::uint32_t kOneIn = 16;

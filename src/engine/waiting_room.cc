@@ -10,13 +10,19 @@ bool WaitingRoom::has_line(const base::Hash128& key, int priority) const {
   return line != lines_.end() && line->second.begin()->first.priority >= priority;
 }
 
-bool WaitingRoom::add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks) {
+WaitingRoom::Place WaitingRoom::take_place(std::size_t most) noexcept {
+  std::size_t size = size_.load();
+  while (size < most) {
+    if (size_.compare_exchange_weak(size, size + 1)) return Place(*this);
+  }
+  return {};
+}
+
+void WaitingRoom::add(Place place, std::shared_ptr<Waiting> waiting, std::uint64_t kicks) {
   const std::lock_guard guard(mutex_);
-  if (size_.load() >= most) return false;
   if (kicks_.load() != kicks) waiting->retry_at = Nanos{0};
-  lines_[waiting->line].emplace(Rank{waiting->priority, waiting->id}, std::move(waiting));
-  ++size_;
-  return true;
+  insert(std::move(waiting));
+  place.room_ = nullptr;  // it is in use
 }
 
 bool WaitingRoom::put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks) {
@@ -24,20 +30,61 @@ bool WaitingRoom::put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks
   trying_ = 0;
   if (unwanted_) return false;
   if (kicks_.load() != kicks) waiting->retry_at = Nanos{0};
-  Line& line = lines_[waiting->line];
-  line.emplace(Rank{waiting->priority, waiting->id}, std::move(waiting));
+  insert(std::move(waiting));
   ++size_;
   return true;
 }
 
-std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::remove(
-    std::unordered_map<base::Hash128, Line, HashOfHash>::iterator line, Line::iterator at) {
+void WaitingRoom::list_first(const Line& line) {
+  if (line.empty()) return;
+  const Waiting& first = *line.begin()->second;
+  if (first.retry_at == Nanos{0}) {
+    ready_.insert(first.id);
+  } else {
+    later_.emplace(first.retry_at, first.id);
+  }
+  held_up_.insert(held_up(first.cell, first.id));
+}
+
+void WaitingRoom::unlist_first(const Line& line) {
+  if (line.empty()) return;
+  const Waiting& first = *line.begin()->second;
+  ready_.erase(first.id);
+  later_.erase({first.retry_at, first.id});
+  held_up_.erase(held_up(first.cell, first.id));
+}
+
+void WaitingRoom::set_ready(Waiting& first) {
+  later_.erase({first.retry_at, first.id});
+  first.retry_at = Nanos{0};
+  ready_.insert(first.id);
+}
+
+void WaitingRoom::insert(std::shared_ptr<Waiting> waiting) {
+  Line& line = lines_[waiting->line];
+  unlist_first(line);
+  by_id_.emplace(waiting->id, waiting.get());
+  deadlines_.emplace(waiting->deadline, waiting->id);
+  line.emplace(Rank{waiting->priority, waiting->id}, std::move(waiting));
+  list_first(line);
+}
+
+std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::remove(std::uint64_t id) {
+  const auto known = by_id_.find(id);
+  if (known == by_id_.end()) return nullptr;
+  const Waiting& leaving = *known->second;
+  const auto line = lines_.find(leaving.line);
+  const auto at = line->second.find(Rank{leaving.priority, id});
+  unlist_first(line->second);
   std::shared_ptr<Waiting> waiting = std::move(at->second);
+  by_id_.erase(known);
+  deadlines_.erase({waiting->deadline, id});
   line->second.erase(at);
   if (line->second.empty()) {
     lines_.erase(line);
   } else {
-    line->second.begin()->second->retry_at = Nanos{0};  // whoever is first now has not been tried yet
+    line->second.begin()->second->retry_at = Nanos{0};
+    list_first(line->second);
   }
   --size_;
   return waiting;
@@ -45,65 +92,56 @@ std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::remove(
 
 std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::take(std::uint64_t id) {
   const std::lock_guard guard(mutex_);
-  for (auto line = lines_.begin(); line != lines_.end(); ++line) {
-    for (auto at = line->second.begin(); at != line->second.end(); ++at) {
-      if (at->second->id == id) return remove(line, at);
-    }
-  }
-  if (trying_ == id) unwanted_ = true;
-  return nullptr;
+  std::shared_ptr<Waiting> waiting = remove(id);
+  if (waiting == nullptr && trying_ == id) unwanted_ = true;
+  return waiting;
 }
 
 std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::take_overdue(Nanos now) {
   const std::lock_guard guard(mutex_);
-  for (auto line = lines_.begin(); line != lines_.end(); ++line) {
-    for (auto at = line->second.begin(); at != line->second.end(); ++at) {
-      if (at->second->deadline <= now) return remove(line, at);
-    }
-  }
-  return nullptr;
+  if (deadlines_.empty() || deadlines_.begin()->first > now) return nullptr;
+  return remove(deadlines_.begin()->second);
 }
 
 std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::take_first_due(Nanos now) {
   const std::lock_guard guard(mutex_);
-  // Of several lines the one that has waited longest.
-  auto best = lines_.end();
-  for (auto line = lines_.begin(); line != lines_.end(); ++line) {
-    const Waiting& first = *line->second.begin()->second;
-    if (first.retry_at > now) continue;
-    if (best == lines_.end() || first.id < best->second.begin()->second->id) best = line;
+  while (!later_.empty() && later_.begin()->first <= now) {
+    set_ready(*by_id_.at(later_.begin()->second));
   }
-  if (best == lines_.end()) return nullptr;
-  trying_ = best->second.begin()->second->id;
+  // Of several lines the one that has waited longest.
+  if (ready_.empty()) return nullptr;
+  trying_ = *ready_.begin();
   unwanted_ = false;
-  // Not remove(): whoever is behind is tried only when this one has been.
-  const auto at = best->second.begin();
-  std::shared_ptr<Waiting> waiting = std::move(at->second);
-  best->second.erase(at);
-  if (best->second.empty()) lines_.erase(best);
-  --size_;
-  return waiting;
+  // Whoever is behind is tried after it, in case there was room for more than one; or stays behind it, if it is put
+  // back.
+  return remove(trying_);
 }
 
 std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::take_any() {
   const std::lock_guard guard(mutex_);
-  if (lines_.empty()) return nullptr;
-  return remove(lines_.begin(), lines_.begin()->second.begin());
+  return by_id_.empty() ? nullptr : remove(by_id_.begin()->first);
 }
 
 void WaitingRoom::kick() {
   const std::lock_guard guard(mutex_);
   ++kicks_;
-  for (auto& [key, line] : lines_) line.begin()->second->retry_at = Nanos{0};
+  while (!later_.empty()) set_ready(*by_id_.at(later_.begin()->second));
+}
+
+void WaitingRoom::kick(const base::Hash128& cell) {
+  const std::lock_guard guard(mutex_);
+  ++kicks_;
+  const auto is_its = [&](const HeldUp& each) { return each[0] == cell.low && each[1] == cell.high; };
+  for (auto each = held_up_.lower_bound(held_up(cell, 0)); each != held_up_.end() && is_its(*each); ++each) {
+    set_ready(*by_id_.at((*each)[2]));
+  }
 }
 
 Nanos WaitingRoom::next_due() const {
   const std::lock_guard guard(mutex_);
-  Nanos next = kMaxTime;
-  for (const auto& [key, line] : lines_) {
-    next = std::min(next, line.begin()->second->retry_at);
-    for (const auto& [rank, waiting] : line) next = std::min(next, waiting->deadline);
-  }
+  if (!ready_.empty()) return Nanos{0};
+  Nanos next = later_.empty() ? kMaxTime : later_.begin()->first;
+  if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   return next;
 }
 

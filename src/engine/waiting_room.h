@@ -1,17 +1,19 @@
 // Checks that wait for room: lines by the cell that holds them up, each in order of priority, then arrival.
 //
 // Only the first of a line is tried; whoever comes later and would take from the same cell goes behind it, unless its
-// priority is higher. Safe for concurrent use; what is tried and told happens without the lock.
+// priority is higher. Safe for concurrent use; what is tried and told happens without the lock. Each call takes time
+// that grows with the logarithm of how many wait, but for kick(), which looks at every line.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
+#include <set>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "base/hash.h"
 #include "engine/owned_check.h"
@@ -27,12 +29,33 @@ class WaitingRoom {
   struct Waiting {
     std::uint64_t id = 0;
     base::Hash128 line;
+    base::Hash128 cell;  // that held it up when it was last tried
     OwnedCheck check;
     Done done;
     Nanos since{0};
     Nanos deadline{0};
     Nanos retry_at{0};
     int priority = 0;
+  };
+
+  // A place that nobody else can take any more. Unless somebody comes to wait on it, it is given back.
+  class Place {
+   public:
+    Place() = default;
+    Place(Place&& other) noexcept : room_(std::exchange(other.room_, nullptr)) {}
+    Place& operator=(Place&& other) noexcept {
+      std::swap(room_, other.room_);
+      return *this;
+    }
+    ~Place() {
+      if (room_ != nullptr) --room_->size_;
+    }
+    [[nodiscard]] explicit operator bool() const noexcept { return room_ != nullptr; }
+
+   private:
+    friend class WaitingRoom;
+    explicit Place(WaitingRoom& room) noexcept : room_(&room) {}
+    WaitingRoom* room_ = nullptr;
   };
 
   // One relaxed load, for the path that almost never finds anyone.
@@ -46,8 +69,10 @@ class WaitingRoom {
   [[nodiscard]] std::uint64_t kicks() const noexcept { return kicks_.load(); }
   // In order of arrival, for those who may have to wait.
   [[nodiscard]] std::uint64_t new_id() noexcept { return ++last_id_; }
-  // False: full. REQUIRES: waiting->id is a new one.
-  [[nodiscard]] bool add(std::shared_ptr<Waiting> waiting, std::size_t most, std::uint64_t kicks);
+  // No place: as many as `most` wait.
+  [[nodiscard]] Place take_place(std::size_t most) noexcept;
+  // REQUIRES: `place` is one, waiting->id is a new one.
+  void add(Place place, std::shared_ptr<Waiting> waiting, std::uint64_t kicks);
   // Whoever is taken must be told, or put back. One that is being tried just now is not found, but will not be put
   // back.
   [[nodiscard]] std::shared_ptr<Waiting> take(std::uint64_t id);
@@ -60,6 +85,8 @@ class WaitingRoom {
   [[nodiscard]] std::shared_ptr<Waiting> take_any();
   // Room may have come: every line is tried again.
   void kick();
+  // Room may have come in this cell: whoever it held up is tried again.
+  void kick(const base::Hash128& cell);
   // When something is to be done next; kMaxTime: never.
   [[nodiscard]] Nanos next_due() const;
 
@@ -72,13 +99,29 @@ class WaitingRoom {
     }
   };
   using Line = std::map<Rank, std::shared_ptr<Waiting>>;
-
-  std::shared_ptr<Waiting> remove(std::unordered_map<base::Hash128, Line, HashOfHash>::iterator line,
-                                  Line::iterator at);
+  using Lines = std::unordered_map<base::Hash128, Line, HashOfHash>;
+  using Due = std::pair<Nanos, std::uint64_t>;  // an instant, and whose
+  // Another first of a line than the indexes say is one too many: they are told before it changes and after.
+  void list_first(const Line& line);
+  void unlist_first(const Line& line);
+  void set_ready(Waiting& first);
+  void insert(std::shared_ptr<Waiting> waiting);
+  // Whoever is first then is to be tried. nullptr: nobody has that id.
+  std::shared_ptr<Waiting> remove(std::uint64_t id);
 
   mutable std::mutex mutex_;
-  std::unordered_map<base::Hash128, Line, HashOfHash> lines_;
-  std::atomic<std::size_t> size_{0};
+  Lines lines_;
+  std::unordered_map<std::uint64_t, Waiting*> by_id_;
+  std::set<Due> deadlines_;
+  // Of the first of each line only:
+  std::set<std::uint64_t> ready_;               // to be tried, the one that has waited longest first
+  std::set<Due> later_;                         // by retry_at
+  using HeldUp = std::array<std::uint64_t, 3>;  // a cell, and whom it holds up
+  [[nodiscard]] static HeldUp held_up(const base::Hash128& cell, std::uint64_t id) noexcept {
+    return {cell.low, cell.high, id};
+  }
+  std::set<HeldUp> held_up_;
+  std::atomic<std::size_t> size_{0};  // and places taken
   std::atomic<std::uint64_t> last_id_{0};
   std::uint64_t trying_ = 0;  // its id
   bool unwanted_ = false;     // and whether somebody has asked to take it

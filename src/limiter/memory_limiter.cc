@@ -183,8 +183,10 @@ Result<std::unique_ptr<MemoryLimiter>> MemoryLimiter::make(const Options& option
   if (options.max_waiters_ > 1'000'000) {
     return bad("max_waiters must be between 0 and 1000000, got " + std::to_string(options.max_waiters_));
   }
-  const store::MemoryStoreOptions store_options{options.max_cells_, options.at_cap_, options.track_keys_,
-                                                options.seed_.value_or(base::random_seed())};
+  const store::MemoryStoreOptions store_options{.max_cells = options.max_cells_,
+                                                .at_cap = options.at_cap_,
+                                                .track_keys = options.track_keys_,
+                                                .seed = options.seed_.value_or(base::random_seed())};
   return std::unique_ptr<MemoryLimiter>(new MemoryLimiter(std::make_unique<Impl>(options, store_options)));
 }
 

@@ -86,6 +86,8 @@ class RespCommands {
   virtual void soon(std::span<const std::string_view> /*args*/) noexcept {}
   // What is known of the peer by now. kUnknown: it has to sign in first.
   [[nodiscard]] virtual Standing standing() const noexcept { return Standing::kAnonymous; }
+  // Nobody is left to hear what later() has promised, or the peer will send no more: what still waits may be given up.
+  virtual void closed() noexcept {}
 };
 
 struct RespLimits {

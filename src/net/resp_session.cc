@@ -69,7 +69,9 @@ class RespSession final : public Session, private RespContext {
     if (parser_) Spare<RespParser>::give_back(std::move(parser_));
   }
   void abandon() noexcept {
+    if (asked_.empty()) return;
     for (const Slot& slot : asked_) slot.asked->store(true, std::memory_order_relaxed);
+    commands_->closed();
   }
   // Where the next reply goes: answers keep the order of their commands.
   [[nodiscard]] std::string& tail() noexcept { return asked_.empty() ? out : asked_.back().after; }

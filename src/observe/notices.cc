@@ -58,11 +58,11 @@ std::string condition_of(const Notice& notice) {
 
 std::vector<std::string> notice_kinds() {
   // The server's own; whoever tells another adds it here, so that webhooks can be asked for it.
-  std::vector<std::string> kinds{"store_down",     "store_up",        "store_problem",   "store_stand_in",
-                                 "clock_skew",     "clock_agrees",    "ledger_down",     "ledger_up",
-                                 "database_down",  "database_up",     "disk_low",        "disk_enough",
-                                 "quota_high",     "quota_throttled", "quota_spike",     "command_long",
-                                 "command_failed", "memory",          "control_conflict"};
+  std::vector<std::string> kinds{"store_down",     "store_up",        "store_problem", "store_stand_in",
+                                 "clock_skew",     "clock_agrees",    "ledger_down",   "ledger_up",
+                                 "database_down",  "database_up",     "disk_low",      "disk_enough",
+                                 "quota_high",     "quota_throttled", "quota_spike",   "command_long",
+                                 "command_failed", "memory",          "cells_full",    "control_conflict"};
   for (int kind = 0; kind <= static_cast<int>(engine::Event::Kind::kReload); ++kind) {
     kinds.emplace_back(engine::to_string(static_cast<engine::Event::Kind>(kind)));
   }

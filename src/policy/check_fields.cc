@@ -26,6 +26,34 @@ ValueText::ValueText(const Value& value) noexcept {
   view_ = {buffer_.data(), static_cast<std::size_t>(end - buffer_.data())};
 }
 
+namespace {
+
+// What a value is, so that no two different ones are the same bytes.
+class ValueBytes {
+ public:
+  explicit ValueBytes(const Value& value) noexcept : kind_(static_cast<char>('0' + static_cast<int>(value.kind))) {
+    if (value.kind == Value::Kind::kText) {
+      view_ = value.text;
+      return;
+    }
+    const std::uint64_t number = value.kind == Value::Kind::kNumber ? std::bit_cast<std::uint64_t>(value.number)
+                                                                    : static_cast<std::uint64_t>(value.boolean);
+    std::memcpy(buffer_.data(), &number, sizeof(number));
+    view_ = {buffer_.data(), sizeof(number)};
+  }
+  ValueBytes(const ValueBytes&) = delete;
+  ValueBytes& operator=(const ValueBytes&) = delete;
+  [[nodiscard]] std::string_view kind() const noexcept { return {&kind_, 1}; }
+  [[nodiscard]] std::string_view view() const noexcept { return view_; }
+
+ private:
+  char kind_;
+  std::array<char, sizeof(std::uint64_t)> buffer_{};
+  std::string_view view_;
+};
+
+}  // namespace
+
 base::Hash128 Fields::hash(const Value* value) const noexcept {
   if (value == nullptr) return hasher_({});
   return hasher_(ValueText(*value).view());
@@ -54,6 +82,61 @@ std::uint64_t Fields::identity(std::uint64_t number, const LooksAt& of) const no
     what += 2;
   }
   return chain.all();
+}
+
+std::size_t Fields::write(const LooksAt& of, char* out, std::size_t most) const noexcept {
+  constexpr std::size_t kLongest = 255;
+  std::size_t at = 1;  // so that there is something even where nothing is looked at
+  bool fits = most > 0;
+  const auto put = [&](std::string_view text) {
+    fits = fits && text.size() <= kLongest && text.size() < most - at;
+    if (!fits) return;
+    out[at++] = static_cast<char>(text.size());
+    std::memcpy(out + at, text.data(), text.size());
+    at += text.size();
+  };
+  if (fits) out[0] = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if ((of.dimensions >> i & 1) != 0) put(text(static_cast<Dimension>(i)));
+  }
+  if (of.attributes == 0) return fits ? at : 0;
+  for (const auto& [name, value] : check_.attributes) {
+    if ((of.attributes & base::hint_of(name)) == 0) continue;
+    put(name);
+    const ValueBytes bytes(value);
+    put(bytes.kind());
+    put(bytes.view());
+  }
+  return fits ? at : 0;
+}
+
+bool Fields::reads_as(const LooksAt& of, std::string_view written) const noexcept {
+  const char* at = written.data() + 1;
+  const char* const end = written.data() + written.size();
+  bool same = true;
+  // The lengths are those of the check, so that nothing waits for what was written.
+  const auto next = [&](std::string_view text) {
+    same = same && text.size() < static_cast<std::size_t>(end - at) && static_cast<unsigned char>(*at) == text.size() &&
+           base::same_text(text, {at + 1, text.size()});
+    if (same) at += 1 + text.size();
+  };
+  const auto next_field = [&](std::size_t i) {
+    if ((of.dimensions >> i & 1) != 0) next(text(static_cast<Dimension>(i)));
+  };
+  const auto next_fields = [&]<std::size_t... kIndexes>(std::index_sequence<kIndexes...>) {
+    (next_field(kIndexes), ...);
+  };
+  next_fields(std::make_index_sequence<kCount>());
+  if (of.attributes != 0) {
+    for (const auto& [name, value] : check_.attributes) {
+      if ((of.attributes & base::hint_of(name)) == 0) continue;
+      next(name);
+      const ValueBytes bytes(value);
+      next(bytes.kind());
+      next(bytes.view());
+    }
+  }
+  return same && at == end;
 }
 
 std::optional<double> number_of(const Value& value) noexcept {

@@ -40,8 +40,13 @@ class Fields {
     }
     return hashes_[i];
   }
-  // One hash of all of this, under that number.
+  // One hash of all of this, under that number. Checks that differ may have the same one.
   [[nodiscard]] std::uint64_t identity(std::uint64_t number, const LooksAt& of) const noexcept;
+  // All of this as bytes, which are the same for two checks only if all of it is. Nothing is written beyond `most`
+  // bytes: 0 means that there were more, or a text of more than 255.
+  [[nodiscard]] std::size_t write(const LooksAt& of, char* out, std::size_t most) const noexcept;
+  // Whether write() has given these bytes of the same things looked at.
+  [[nodiscard]] bool reads_as(const LooksAt& of, std::string_view written) const noexcept;
   void set_tier(Tier tier) noexcept { tier_ = to_string(tier); }
   void copy_tier(const Fields& other) noexcept { tier_ = other.tier_; }
 

@@ -53,6 +53,7 @@ struct Config {
   StoreConfig store;
   bool store_given = false;  // by file, variable or flag; otherwise a policy document may choose it
   std::size_t max_cells = 10'000'000;
+  std::size_t max_caller_cells = 0;  // of those, of limits that callers name; 0: half
   AtCap at_cap = AtCap::kRefuseNew;
   Nanos snapshot_every{std::chrono::minutes{1}};  // 0: only on shutdown
   bool sensors = true;                            // whether this machine's own load is read

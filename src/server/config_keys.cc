@@ -364,6 +364,9 @@ std::vector<ConfigKey> make_keys() {
                 "consistency: leased. It is also by how much those may be exceeded.",
                 {1, 100}, HEADGATE_MEMBER(store.leased_percent)));
   add(whole_key("store.max_cells", "How many cells there may be.", {1, 1'000'000'000}, HEADGATE_MEMBER(max_cells)));
+  add(whole_key("store.max_caller_cells",
+                "How many of them may be of limits that callers name (CL.THROTTLE, a descriptor's own limit); 0: half.",
+                {0, 1'000'000'000}, HEADGATE_MEMBER(max_caller_cells)));
   add(choice_key<AtCap>("store.at_cap",
                         "When there are as many: refuse_new denies keys not seen before, evict_oldest forgets others, "
                         "used-up quotas too.",

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "api/http_api.h"
 #include "api/policies.h"
@@ -122,6 +123,7 @@ class Running final : public Server {
       options.seed = seed_ = *seed;
     }
     options.max_cells = config_.max_cells;
+    options.max_caller_cells = config_.max_caller_cells;
     options.at_cap = config_.at_cap;
     options.sink = notices_.get();
     options.report_ttl = config_.report_ttl;
@@ -141,6 +143,7 @@ class Running final : public Server {
       traffic_.tick(now);
       api_->tick();
       tell_of_shortage(now);
+      watch_cells(now);
     };
     keeper_ = std::make_unique<Keeper>(*engine_, std::move(keeping));
     service_ = {.engine = engine_.get(),
@@ -344,6 +347,24 @@ class Running final : public Server {
     shared_->stop();
   }
 
+  // Tells once that cells run out, and again only after there was room for a while. Callers' own limits have a share.
+  void watch_cells(Nanos wall) {
+    const std::size_t callers = config_.max_caller_cells == 0 ? config_.max_cells / 2 : config_.max_caller_cells;
+    const auto watch = [&](bool& told, std::size_t cells, std::size_t most, const char* what) {
+      const double used = static_cast<double>(cells) / static_cast<double>(std::max<std::size_t>(most, 1));
+      constexpr double kTellFrom = 0.8;
+      constexpr double kOverBelow = 0.7;
+      if (used < kOverBelow) told = false;
+      if (used < kTellFrom || std::exchange(told, true)) return;
+      const std::string text =
+          fmt::format("{} of {} {} are in use; at the last one, store.at_cap says what happens", cells, most, what);
+      notices_->tell({.kind = "cells_full", .time = wall, .text = text, .value = used});
+    };
+    watch(cells_told_, engine_->cells(), config_.max_cells, "cells (store.max_cells)");
+    watch(caller_cells_told_, engine_->caller_cells(), callers,
+          "cells of limits that callers name (store.max_caller_cells)");
+  }
+
   [[nodiscard]] std::string snapshot_path() const { return config_.data + "/cells.snapshot"; }
 
   void restore_cells() {
@@ -507,6 +528,8 @@ class Running final : public Server {
   std::unique_ptr<Spread> spread_;
   std::unique_ptr<QuotaRecovery> recovery_;
   std::unique_ptr<Repeating> recovering_;
+  bool cells_told_ = false;  // that they run out; touched by the keeper's thread only
+  bool caller_cells_told_ = false;
   std::uint64_t seed_ = 0;  // with a shared store: of all hashes
   double local_share_ = 1;  // of the shared store's thread
   std::uint64_t shed_ = 0;  // the last three: of the keeper's thread

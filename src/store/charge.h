@@ -17,6 +17,7 @@ struct Charge {
   std::string_view name;                // kept only by a store that tracks keys
   bool counted = true;                  // false for the further limits of a key, so that a call counts once
   bool soft = false;                    // charged if it fits, but nothing is refused because of it
+  bool callers = false;                 // the limit is the caller's own: its cell is of the callers' share
   bool leased = false;                  // a remote store may answer from units it has taken ahead
   Nanos patience = core::kLongestSpan;  // with kReserve: how long this one may be waited for, if that is less
 };

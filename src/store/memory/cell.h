@@ -20,13 +20,15 @@ struct Cell {
   Word words[kWords];
 };
 
-// The 16 bits about a cell: occupied, ahead, strategy, generation.
+// The 16 bits about a cell: occupied, ahead, strategy, generation, and whether it is of a limit that a caller has
+// named.
 struct Tag {
   static constexpr std::uint64_t kOccupied = 1;
   static constexpr std::uint64_t kAhead = 2;
   static constexpr int kStrategyShift = 2;
   static constexpr int kGenerationShift = 5;
-  static constexpr std::uint64_t kGenerationMask = 0x7FF;
+  static constexpr std::uint64_t kGenerationMask = 0x3FF;
+  static constexpr std::uint64_t kCallers = 1 << 15;
   // What must agree for a cell to be the one looked for. A key under another strategy is another cell.
   static constexpr std::uint64_t kIdentity = ~std::uint64_t{0xFFFF} | (std::uint64_t{7} << kStrategyShift) | kOccupied;
 
@@ -40,7 +42,8 @@ struct Tag {
     return (high >> kGenerationShift) & kGenerationMask;
   }
   [[nodiscard]] static std::uint64_t with(std::uint64_t high, bool ahead, std::uint32_t generation) noexcept {
-    return (high & kIdentity) | (ahead ? kAhead : 0) | ((generation & kGenerationMask) << kGenerationShift);
+    return (high & (kIdentity | kCallers)) | (ahead ? kAhead : 0) |
+           ((generation & kGenerationMask) << kGenerationShift);
   }
 };
 

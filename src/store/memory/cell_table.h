@@ -130,13 +130,31 @@ class CellTable {
     }
   }
 
-  // The cell that becomes idle first among those of up to `steps` buckets from the cursor on. nullptr: none there.
-  [[nodiscard]] Entry* oldest_near(std::uint32_t cursor, std::uint32_t steps) const noexcept {
+  // Drops all cells that `is_one`, and shows each to `on_drop` before.
+  template <class IsOne, class OnDrop>
+  void erase_if(IsOne is_one, OnDrop on_drop) noexcept {
+    for (std::uint32_t b = 0; b < bucket_count(); ++b) {
+      for (std::uint32_t slot = 0; slot < kSlots && buckets()[b].cells[slot].high != 0;) {
+        Entry& cell = buckets()[b].cells[slot];
+        if (is_one(cell)) {
+          on_drop(cell);
+          erase(&cell);  // another cell may have come to stand here
+        } else {
+          ++slot;
+        }
+      }
+    }
+  }
+
+  // The cell that becomes idle first among those of up to `steps` buckets from the cursor on that have all of these
+  // bits. nullptr: none there.
+  [[nodiscard]] Entry* oldest_near(std::uint32_t cursor, std::uint32_t steps, std::uint64_t bits = 0) const noexcept {
     Entry* oldest = nullptr;
     const std::uint32_t count = bucket_count();
     for (std::uint32_t i = 0; i < std::min(steps, count); ++i) {
       for (Entry& cell : buckets()[(cursor + i) % count].cells) {
         if (cell.high == 0) break;
+        if ((cell.high & bits) != bits) continue;
         if (oldest == nullptr || cell.words[0] < oldest->words[0]) oldest = &cell;
       }
     }

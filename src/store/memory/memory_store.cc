@@ -27,7 +27,11 @@ Nanos idle_before(const Ask& ask) noexcept { return std::min(ask.now, ask.wall);
 }  // namespace
 
 MemoryStore::MemoryStore(const MemoryStoreOptions& options)
-    : hasher_(options.seed), max_cells_(options.max_cells), at_cap_(options.at_cap) {
+    : hasher_(options.seed),
+      max_cells_(options.max_cells),
+      max_caller_cells_(options.max_caller_cells == 0 ? std::max<std::size_t>(options.max_cells / 2, 1)
+                                                      : options.max_caller_cells),
+      at_cap_(options.at_cap) {
   const std::size_t shards = std::clamp<std::size_t>(std::bit_ceil(options.max_cells / kCellsPerShard), 1, kMaxShards);
   shard_mask_ = shards - 1;
   shards_ = std::make_unique<Shard[]>(shards);
@@ -314,7 +318,8 @@ bool MemoryStore::charge_place(const Charge& charge, const Place& place, std::ui
 MemoryStore::Place MemoryStore::insert(Shard& shard, const Charge& charge, Strategy strategy,
                                        Nanos idle_before) noexcept {
   sweep(shard, kBucketsPerInsert, idle_before);
-  return place_new(shard, charge.key.low, Tag::identity(charge.key.high, strategy), idle_before);
+  const std::uint64_t high = Tag::identity(charge.key.high, strategy) | (charge.callers ? Tag::kCallers : 0);
+  return place_new(shard, charge.key.low, high, idle_before);
 }
 
 MemoryStore::Place MemoryStore::place_new(Shard& shard, std::uint64_t low, std::uint64_t high,
@@ -323,20 +328,27 @@ MemoryStore::Place MemoryStore::place_new(Shard& shard, std::uint64_t low, std::
     forget(shard, cell.low, cell.high);
     dropped_.fetch_add(1, std::memory_order_relaxed);
   };
-  if (cells_.fetch_add(1, std::memory_order_relaxed) < max_cells_ || make_room(shard, idle_before)) {
+  const bool callers = (high & Tag::kCallers) != 0;
+  const For whom = callers ? For::kCallers : For::kOthers;
+  const bool in_share = !callers || callers_.fetch_add(1, std::memory_order_relaxed) < max_caller_cells_ ||
+                        make_room(shard, idle_before, whom);
+  if (in_share &&
+      (cells_.fetch_add(1, std::memory_order_relaxed) < max_cells_ || make_room(shard, idle_before, whom))) {
     if (words_of(Tag::strategy(high)) == 2) {
       if (auto* cell = shard.small.insert(low, high, idle_before, on_drop)) return {cell->words, &cell->high};
     } else {
       if (auto* cell = shard.large.insert(low, high, idle_before, on_drop)) return {cell->words, &cell->high};
     }
   }
-  cells_.fetch_sub(1, std::memory_order_relaxed);
+  if (callers) callers_.fetch_sub(1, std::memory_order_relaxed);
+  if (in_share) cells_.fetch_sub(1, std::memory_order_relaxed);
   refused_.fetch_add(1, std::memory_order_relaxed);
   return {};
 }
 
 void MemoryStore::forget(Shard& shard, std::uint64_t low, std::uint64_t high) noexcept {
   cells_.fetch_sub(1, std::memory_order_relaxed);
+  if ((high & Tag::kCallers) != 0) callers_.fetch_sub(1, std::memory_order_relaxed);
   if (records_ != nullptr) records_of(shard).erase(record_key({low, high}));
 }
 
@@ -352,19 +364,33 @@ std::size_t MemoryStore::sweep(Shard& shard, std::uint32_t steps, Nanos idle_bef
   return dropped;
 }
 
-bool MemoryStore::make_room(Shard& shard, Nanos idle_before) noexcept {
-  if (sweep(shard, kBucketsAtCap, idle_before) > 0) return true;
-  if (at_cap_ == AtCap::kRefuseNew) return false;
-  const auto evict = [&](auto& table, auto* cell) {
+bool MemoryStore::make_room(Shard& shard, Nanos idle_before, For whom) noexcept {
+  const std::size_t callers = callers_.load(std::memory_order_relaxed);
+  const bool dropped = sweep(shard, kBucketsAtCap, idle_before) > 0;
+  if (whom == For::kOthers) {
+    if (dropped) return true;
+    // Wherever in the shard they are: whoever may name keys could otherwise keep others out.
+    const std::uint32_t all = std::max(shard.small.bucket_count(), shard.large.bucket_count());
+    if (callers > 0 && evict(shard, all, Tag::kCallers)) return true;
+    return at_cap_ != AtCap::kRefuseNew && evict(shard, kBucketsAtCap, 0);
+  }
+  if (dropped && callers_.load(std::memory_order_relaxed) < callers) return true;
+  return at_cap_ != AtCap::kRefuseNew && evict(shard, kBucketsAtCap, Tag::kCallers);
+}
+
+bool MemoryStore::evict(Shard& shard, std::uint32_t steps, std::uint64_t bits) noexcept {
+  const auto evict_from = [&](auto& table, auto* cell) {
     forget(shard, cell->low, cell->high);
     table.erase(cell);
     evicted_.fetch_add(1, std::memory_order_relaxed);
     return true;
   };
-  auto* small = shard.small.oldest_near(shard.small_cursor, kBucketsAtCap);
-  auto* large = shard.large.oldest_near(shard.large_cursor, kBucketsAtCap);
-  if (small != nullptr && (large == nullptr || small->words[0] <= large->words[0])) return evict(shard.small, small);
-  return large != nullptr && evict(shard.large, large);
+  auto* small = shard.small.oldest_near(shard.small_cursor, steps, bits);
+  auto* large = shard.large.oldest_near(shard.large_cursor, steps, bits);
+  if (small != nullptr && (large == nullptr || small->words[0] <= large->words[0])) {
+    return evict_from(shard.small, small);
+  }
+  return large != nullptr && evict_from(shard.large, large);
 }
 
 void MemoryStore::erase(Shard& shard, const Charge& charge) noexcept {

@@ -2,6 +2,9 @@
 //
 // A plan is judged and charged under the locks of all its shards, taken in order: all of it or nothing. The store knows
 // no policies, no clock and no names (unless it is asked to keep them).
+//
+// Limits that callers name themselves have a share of the cells. When that is full, at_cap says what becomes of their
+// next one; all others may take the whole store, and at the cap the cells of callers make room for them.
 #pragma once
 
 #include <array>
@@ -22,6 +25,7 @@ namespace headgate::store {
 
 struct MemoryStoreOptions {
   std::size_t max_cells = 10'000'000;
+  std::size_t max_caller_cells = 0;  // of those, of limits that callers name; 0: half
   AtCap at_cap = AtCap::kRefuseNew;
   bool track_keys = false;
   std::uint64_t seed = 0;
@@ -74,6 +78,10 @@ class MemoryStore {
   bool release(const Charge& charge, LeaseId lease, Nanos now) noexcept;
   bool renew(const Charge& charge, LeaseId lease, Nanos now) noexcept;
   void clear(const Charge& charge) noexcept;
+  // All cells of limits that callers have named; returns how many that were.
+  std::size_t clear_callers() noexcept;
+  [[nodiscard]] std::size_t cells() const noexcept { return cells_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t caller_cells() const noexcept { return callers_.load(std::memory_order_relaxed); }
 
   // From the next call on, cells of this limit are judged by the new numbers. REQUIRES: the strategy is the same.
   void change(LiveLimit& live, const core::CompiledLimit& limit, OnChange how);
@@ -222,7 +230,9 @@ class MemoryStore {
   [[nodiscard]] Place insert(Shard& shard, const Charge& charge, Strategy strategy, Nanos idle_before) noexcept;
   void bring_up_to_date(const LiveLimit& live, std::uint32_t generation, std::uint32_t own, Word* words, bool& ahead,
                         Nanos now) const noexcept;
-  [[nodiscard]] bool make_room(Shard& shard, Nanos idle_before) noexcept;
+  enum class For : std::uint8_t { kCallers, kOthers };
+  [[nodiscard]] bool make_room(Shard& shard, Nanos idle_before, For whom) noexcept;
+  [[nodiscard]] bool evict(Shard& shard, std::uint32_t steps, std::uint64_t bits) noexcept;
   std::size_t sweep(Shard& shard, std::uint32_t steps, Nanos idle_before) noexcept;  // how many it dropped
   // Accounts for a cell that is about to go.
   void forget(Shard& shard, std::uint64_t low, std::uint64_t high) noexcept;
@@ -249,11 +259,13 @@ class MemoryStore {
 
   base::Hasher hasher_;
   std::size_t max_cells_;
+  std::size_t max_caller_cells_;
   AtCap at_cap_;
   std::uint64_t shard_mask_;
   std::unique_ptr<Shard[]> shards_;
   std::unique_ptr<Records[]> records_;  // one per shard, if keys are tracked
   std::atomic<std::size_t> cells_{0};
+  std::atomic<std::size_t> callers_{0};  // of those, of limits that callers have named
   std::atomic<std::uint64_t> dropped_{0};
   std::atomic<std::uint64_t> evicted_{0};
   std::atomic<std::uint64_t> refused_{0};

@@ -89,6 +89,20 @@ void MemoryStore::clear(const Charge& charge) noexcept {
   erase(shard, charge);
 }
 
+std::size_t MemoryStore::clear_callers() noexcept {
+  std::size_t cleared = 0;
+  each_shard([&](Shard& shard) {
+    const auto is_one = [](const auto& cell) { return (cell.high & Tag::kCallers) != 0; };
+    const auto on_drop = [&](const auto& cell) {
+      forget(shard, cell.low, cell.high);
+      ++cleared;
+    };
+    shard.small.erase_if(is_one, on_drop);
+    shard.large.erase_if(is_one, on_drop);
+  });
+  return cleared;
+}
+
 void MemoryStore::change(LiveLimit& live, const CompiledLimit& limit, OnChange how) {
   const Change change_one{&live, limit, how};
   change({&change_one, 1});

@@ -1,6 +1,6 @@
 // The snapshot file, all integers little endian:
 //
-//   "HGCELLS\n"  u32 version (2)  u32 zero  u64 seed  i64 now  u64 meta length  meta  u64 shards
+//   "HGCELLS\n"  u32 version (3)  u32 zero  u64 seed  i64 now  u64 meta length  meta  u64 shards
 //   per shard: u64 cells; per cell: u64 low, u64 high (see Tag), and by strategy
 //     sliding_window: i64 idle at, i64 units gone, u64 runs, per run i64 at, i64 total
 //     concurrency:    i64 idle at, u64 holds, per hold u64 lease, i64 expires at, i64 units
@@ -34,7 +34,7 @@ using core::Run;
 using core::RunLog;
 
 constexpr std::string_view kMagic = "HGCELLS\n";
-constexpr std::uint32_t kVersion = 2;  // 1: keys were hashed otherwise
+constexpr std::uint32_t kVersion = 3;  // 1 and 2: keys were hashed otherwise
 constexpr std::size_t kChecksumSize = 16;
 constexpr std::size_t kLeastSize = 64;  // of the header and the sum: an empty store's file without meta data
 constexpr std::uint64_t kMaxMeta = 1 << 20;
@@ -379,7 +379,7 @@ Result<std::size_t> MemoryStore::restore(const std::string& path, Nanos now, con
   Reader header(body.substr(kMagic.size()));
   const auto version = header.get<std::uint32_t>();
   if (version != kVersion) {
-    return corrupt(path, "its version must be 2, got " + std::to_string(version));
+    return corrupt(path, "its version must be " + std::to_string(kVersion) + ", got " + std::to_string(version));
   }
   const XXH128_hash_t sum = XXH3_128bits(body.data(), body.size());
   Reader tail(std::string_view(bytes).substr(body.size()));

@@ -357,7 +357,7 @@ TEST(WaitingRoom, OneThatIsCancelledWhileItIsTriedIsNotPutBack) {
     auto waiting = std::make_shared<engine::WaitingRoom::Waiting>();
     waiting->deadline = kMaxTime;
     id = waiting->id = room.new_id();
-    ASSERT_TRUE(room.add(waiting, 10, room.kicks()));
+    room.add(room.take_place(10), waiting, room.kicks());
   }
   auto taken = room.take_first_due(Nanos{10});
   ASSERT_EQ(taken->id, ids[0]);
@@ -377,7 +377,7 @@ TEST(WaitingRoom, AKickThatComesWhileOneIsTriedIsNotLost) {
   waiting->deadline = kMaxTime;
   waiting->retry_at = Nanos{10};
   waiting->id = room.new_id();
-  ASSERT_TRUE(room.add(waiting, 10, room.kicks()));
+  room.add(room.take_place(10), waiting, room.kicks());
   EXPECT_EQ(room.next_due(), Nanos{10});
   std::uint64_t kicks = room.kicks();
   auto taken = room.take_first_due(Nanos{10});
@@ -399,7 +399,7 @@ TEST(WaitingRoom, AKickThatComesWhileOneIsTriedIsNotLost) {
   late->deadline = kMaxTime;
   late->retry_at = Nanos{2000};
   late->id = room.new_id();
-  ASSERT_TRUE(room.add(late, 10, kicks));
+  room.add(room.take_place(10), late, kicks);
   EXPECT_EQ(room.next_due(), Nanos{0});
 }
 

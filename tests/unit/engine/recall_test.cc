@@ -25,47 +25,67 @@ Route route(std::size_t legs, std::size_t cells, std::uint64_t seed) {
   return made;
 }
 
+std::string name_of(std::uint64_t check) { return std::to_string(check); }
+void keep(Recall::Memory& memory, std::uint64_t check, const Route& route, const Recall::Draft* draft) {
+  memory.keep(check, kState, name_of(check), route, draft);
+}
+Recall::Memory::Known find(Recall::Memory& memory, std::uint64_t check, std::uint64_t state = kState) {
+  return memory.find(check, state, [&](std::string_view names) { return names == name_of(check); });
+}
+
 TEST(RecallMemory, GivesBackWhatItWasTold) {
   const auto memory = std::make_unique<Recall::Memory>();
-  EXPECT_TRUE(memory->find(77, kState).legs.empty());
-  memory->keep(77, route(2, 5, 40), nullptr);
-  const Recall::Memory::Known known = memory->find(77, kState);
+  EXPECT_TRUE(find(*memory, 77).legs.empty());
+  keep(*memory, 77, route(2, 5, 40), nullptr);
+  const Recall::Memory::Known known = find(*memory, 77);
   ASSERT_EQ(known.legs.size(), 2);
   EXPECT_EQ(known.legs[1].policy, 41);
   EXPECT_EQ(known.legs[1].strand, 3);
   EXPECT_EQ(known.legs[1].enforced, 1);
   ASSERT_EQ(known.cells.size(), 5);
   EXPECT_EQ(known.cells[4], (base::Hash128{40, 4}));
-  EXPECT_TRUE(memory->find(78, kState).legs.empty());
+  EXPECT_TRUE(find(*memory, 78).legs.empty());
 }
 
 TEST(RecallMemory, KnowsThatNothingMatched) {
   const auto memory = std::make_unique<Recall::Memory>();
-  EXPECT_EQ(memory->find(0, kState).legs.data(), nullptr) << "a place where nothing is";
-  memory->keep(77, route(0, 0, 0), nullptr);
-  EXPECT_NE(memory->find(77, kState).legs.data(), nullptr);
-  EXPECT_TRUE(memory->find(77, kState).legs.empty());
+  EXPECT_EQ(find(*memory, 0).legs.data(), nullptr) << "a place where nothing is";
+  keep(*memory, 77, route(0, 0, 0), nullptr);
+  EXPECT_NE(find(*memory, 77).legs.data(), nullptr);
+  EXPECT_TRUE(find(*memory, 77).legs.empty());
 }
 
 TEST(RecallMemory, KeepsFourOfThoseThatHaveOnePlaceAndLetsTheOldestGo) {
   const auto memory = std::make_unique<Recall::Memory>();
   const auto nth = [](std::uint64_t n) { return (n << 32) | 5; };
-  for (std::uint64_t n = 1; n <= 5; ++n) memory->keep(nth(n), route(1, 1, n), nullptr);
-  EXPECT_TRUE(memory->find(nth(1), kState).legs.empty());
+  for (std::uint64_t n = 1; n <= 5; ++n) keep(*memory, nth(n), route(1, 1, n), nullptr);
+  EXPECT_TRUE(find(*memory, nth(1)).legs.empty());
   for (std::uint64_t n = 2; n <= 5; ++n) {
-    ASSERT_FALSE(memory->find(nth(n), kState).legs.empty()) << n;
-    EXPECT_EQ(memory->find(nth(n), kState).cells[0].low, n);
+    ASSERT_FALSE(find(*memory, nth(n)).legs.empty()) << n;
+    EXPECT_EQ(find(*memory, nth(n)).cells[0].low, n);
   }
 }
 
 TEST(RecallMemory, DoesNotKeepWhatIsTooLong) {
   const auto memory = std::make_unique<Recall::Memory>();
-  memory->keep(1, route(6, 6, 0), nullptr);
-  memory->keep(2, route(7, 6, 0), nullptr);
-  memory->keep(3, route(6, 7, 0), nullptr);
-  EXPECT_EQ(memory->find(1, kState).cells.size(), 6);
-  EXPECT_TRUE(memory->find(2, kState).legs.empty());
-  EXPECT_TRUE(memory->find(3, kState).legs.empty());
+  keep(*memory, 1, route(6, 6, 0), nullptr);
+  keep(*memory, 2, route(7, 6, 0), nullptr);
+  keep(*memory, 3, route(6, 7, 0), nullptr);
+  EXPECT_EQ(find(*memory, 1).cells.size(), 6);
+  EXPECT_TRUE(find(*memory, 2).legs.empty());
+  EXPECT_TRUE(find(*memory, 3).legs.empty());
+}
+
+TEST(RecallMemory, AHashThatAgreesIsNotEnough) {
+  const auto memory = std::make_unique<Recall::Memory>();
+  keep(*memory, 77, route(1, 1, 1), nullptr);
+  EXPECT_NE(find(*memory, 77).legs.data(), nullptr);
+  EXPECT_EQ(find(*memory, 77, kState + 1).legs.data(), nullptr) << "other policies";
+  const auto another = memory->find(77, kState, [](std::string_view) { return false; });
+  EXPECT_EQ(another.legs.data(), nullptr) << "other names";
+  memory->keep(78, kState, std::string(Recall::kMostNames + 1, 'a'), route(1, 1, 1), nullptr);
+  const auto long_one = memory->find(78, kState, [](std::string_view) { return true; });
+  EXPECT_EQ(long_one.legs.data(), nullptr) << "longer names than are kept";
 }
 
 TEST(RecallMemory, DraftsAreSharedByThoseOfTheSameLegs) {
@@ -78,19 +98,19 @@ TEST(RecallMemory, DraftsAreSharedByThoseOfTheSameLegs) {
   EXPECT_FALSE(is_new);
   EXPECT_NE(memory->draft(kState, route(3, 3, 1), is_new), first);
   EXPECT_NE(memory->draft(kState, route(2, 2, 2), is_new), first);
-  memory->keep(77, route(2, 2, 1), first);
-  EXPECT_EQ(memory->find(77, kState).draft, first);
-  memory->keep(78, route(2, 2, 1), nullptr);
-  EXPECT_EQ(memory->find(78, kState).draft, nullptr);
+  keep(*memory, 77, route(2, 2, 1), first);
+  EXPECT_EQ(find(*memory, 77).draft, first);
+  keep(*memory, 78, route(2, 2, 1), nullptr);
+  EXPECT_EQ(find(*memory, 78).draft, nullptr);
 }
 
 TEST(RecallMemory, DraftsOfAnotherStateAreNeitherFoundNorMixedUp) {
   const auto memory = std::make_unique<Recall::Memory>();
   bool is_new = false;
-  memory->keep(77, route(1, 1, 1), memory->draft(kState, route(1, 1, 1), is_new));
+  keep(*memory, 77, route(1, 1, 1), memory->draft(kState, route(1, 1, 1), is_new));
   EXPECT_NE(memory->draft(kState + 1, route(1, 1, 9), is_new), nullptr);
   EXPECT_TRUE(is_new);
-  EXPECT_EQ(memory->find(77, kState).draft, nullptr) << "its place has been given away";
+  EXPECT_EQ(find(*memory, 77).draft, nullptr) << "its place has been given away";
   EXPECT_EQ(memory->draft(kState, route(1, 1, 1), is_new), nullptr) << "time does not go back";
   EXPECT_FALSE(is_new);
 }
@@ -113,7 +133,7 @@ TEST(RecallMemory, HardlyLooksForWhatNeverComesAgainUntilItDoes) {
       const std::uint64_t check = next();
       if (!memory->is_worth_it()) continue;
       ++asked;
-      if (memory->find(check, kState).legs.empty()) memory->keep(check, route(1, 1, check), nullptr);
+      if (find(*memory, check).legs.empty()) keep(*memory, check, route(1, 1, check), nullptr);
     }
     return asked;
   };

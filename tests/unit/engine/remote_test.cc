@@ -342,7 +342,7 @@ TEST_F(RemoteEngine, AThrottledAskerIsToldWhenTheStoreAnswers) {
   const Gcra bucket{.max_burst = 0, .count = 1, .period = seconds{60}};
   std::vector<bool> told;
   const auto ask = [&] {
-    return engine.throttle_or_wait(clock.now(), "k", bucket, 1, [&]() -> Engine::Throttled {
+    return engine.throttle_or_wait(clock.now(), {"k"}, bucket, 1, [&]() -> Engine::Throttled {
       return [&](const Decision& decision) { told.push_back(decision.allowed()); };
     });
   };
