@@ -195,7 +195,9 @@ TEST_F(EngineTiers, CallersWithoutAnAgentAreLimitedByIp) {
   EXPECT_EQ(allowed(Q("ping").ip("10.0.0.2")), 60);
   EXPECT_EQ(allowed(Q("register").ip("10.0.0.1")), 5);
   EXPECT_EQ(allowed(Q("register").ip("10.0.0.3")), 5);
-  EXPECT_TRUE(engine_.rate_limited("10.0.0.1"));
+  EXPECT_FALSE(engine_.rate_limited("10.0.0.1")) << "an agent of that name is somebody else";
+  EXPECT_EQ(engine_.offenders(10).size(), 3U);
+  for (const control::Offender& each : engine_.offenders(10)) EXPECT_EQ(each.kind, control::Subject::Kind::kAddress);
 }
 
 TEST_F(EngineTiers, AnUnknownOperationIsToldOnce) {

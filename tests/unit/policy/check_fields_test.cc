@@ -116,6 +116,8 @@ TEST(Fields, ValuesThatReadTheSameHashTheSame) {
 // Checks that matching might treat differently are never taken for one another.
 TEST(Fields, EachThingThatACheckSaysGivesItAnotherIdentity) {
   std::set<std::uint64_t> seen;
+  std::set<std::string> written;
+  std::string before;
   std::size_t said = 0;
   const auto say = [&](const Check& check, std::uint64_t number = 1, std::optional<Tier> tier = {}) {
     Fields fields(check, kHasher);
@@ -123,6 +125,16 @@ TEST(Fields, EachThingThatACheckSaysGivesItAnotherIdentity) {
     EXPECT_EQ(fields.identity(number, kAll), fields.identity(number, kAll));
     seen.insert(fields.identity(number, kAll));
     ++said;
+    std::array<char, 256> bytes{};
+    const std::string_view told(bytes.data(), fields.write(kAll, bytes.data(), bytes.size()));
+    ASSERT_FALSE(told.empty());
+    EXPECT_TRUE(fields.reads_as(kAll, told));
+    EXPECT_FALSE(fields.reads_as(kAll, told.substr(0, told.size() - 1)));
+    const bool is_new = written.emplace(told).second;
+    EXPECT_TRUE(is_new || number != 1) << "another check is written alike";
+    EXPECT_TRUE(before.empty() || fields.reads_as(kAll, before) == (before == told));
+    before = told;
+    EXPECT_EQ(fields.write(kAll, bytes.data(), told.size() - 1), 0U) << "it does not fit";
   };
   Check plain;
   plain.operation = "run";
@@ -170,6 +182,17 @@ TEST(Fields, EachThingThatACheckSaysGivesItAnotherIdentity) {
     say(check);
   }
   EXPECT_EQ(seen.size(), said);
+}
+
+TEST(Fields, ATextOfMoreThan255BytesIsNotWritten) {
+  const std::string longest(255, 'a');
+  const std::string longer(256, 'a');
+  std::array<char, 1024> bytes{};
+  Check check;
+  check.agent = longest;
+  EXPECT_GT(Fields(check, kHasher).write(kAll, bytes.data(), bytes.size()), 255U);
+  check.agent = longer;
+  EXPECT_EQ(Fields(check, kHasher).write(kAll, bytes.data(), bytes.size()), 0U);
 }
 
 TEST(Fields, WhatNobodyLooksAtIsNoPartOfAnIdentity) {
