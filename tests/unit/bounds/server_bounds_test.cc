@@ -6,16 +6,19 @@
 #include "api/event_feed.h"
 #include "api/sign_in.h"
 #include "bounds.h"
-#include "net/http.h"
+#include "net/grpc.h"
+#include "net/grpc_text.h"
 #include "net/resp.h"
 #include "net/websocket.h"
 #include "observe/history.h"
 #include "observe/notices.h"
 #include "observe/traffic.h"
+#include "quota/book.h"
 #include "store/redis/plan_queue.h"
 #include "store/redis/problems.h"
 #include "store/redis/reader.h"
 #include "store/redis/url.h"
+#include "support/h2_client.h"
 #include "support/sessions.h"
 #include "support/websocket_frames.h"
 
@@ -216,6 +219,65 @@ int websocket_close_code(std::string_view bytes, const net::WebSocketLimits& lim
   return frames.empty() || frames.back().opcode != 8 ? 0 : frames.back().close_code();
 }
 
+class EmptyAnswers final : public net::GrpcHandler {
+ public:
+  void call(const net::GrpcCall& /*call*/, net::GrpcAnswer& /*answer*/) noexcept override {}
+};
+
+// One gRPC connection, and its client.
+struct GrpcPair {
+  explicit GrpcPair(const net::GrpcLimits& limits) : session(net::make_grpc_session(handler, {}, limits)) {}
+  std::int32_t ask(std::string message, bool keep_open, const H2Client::Headers& more = {}) {
+    const auto prefix = net::grpc_prefix(static_cast<std::uint32_t>(message.size()));
+    H2Client::Headers headers = H2Client::grpc_headers("/x.Y/Z");
+    headers.insert(headers.end(), more.begin(), more.end());
+    const std::int32_t id = client.request(headers, std::string(prefix.begin(), prefix.end()) + message, keep_open);
+    for (int i = 0; i < 100; ++i) {
+      session->receive(client.out(), 1s);
+      client.in(std::exchange(session->out, {}));
+      session->sent();
+    }
+    return id;
+  }
+  std::string status(std::int32_t id) { return client.replies[id].headers["grpc-status"]; }
+
+  EmptyAnswers handler;
+  H2Client client;
+  std::unique_ptr<net::Session> session;
+};
+const std::string kExhausted = "8";  // RESOURCE_EXHAUSTED
+
+bool grpc_message() {
+  GrpcPair pair({.max_message = 100});
+  const std::int32_t inside = pair.ask(std::string(100, 'x'), false);
+  const std::int32_t outside = pair.ask(std::string(101, 'x'), false);
+  return pair.status(inside) == "0" && pair.status(outside) == kExhausted;
+}
+
+bool grpc_pending() {
+  GrpcPair pair({.max_message = 1'000, .max_pending = 2'500});
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 3; ++i) ids.push_back(pair.ask(std::string(995, 'x'), true));
+  return pair.status(ids[0]).empty() && pair.status(ids[1]).empty() && pair.status(ids[2]) == kExhausted;
+}
+
+bool grpc_headers() {
+  GrpcPair pair({.max_header_bytes = 2'000});
+  const std::int32_t outside = pair.ask("x", false, {{"x-large", std::string(3'000, 'h')}});
+  const std::int32_t inside = pair.ask("x", false);
+  return pair.status(outside) == kExhausted && pair.status(inside) == "0";
+}
+
+bool quota_plans() {
+  quota::Book book;
+  const quota::Plan plan = book.plans().front().second;
+  bool taken = true;
+  for (std::size_t i = book.plans().size(); i < quota::Book::kMostPlans; ++i) {
+    taken = taken && book.set_plan("plan" + std::to_string(i), plan).has_value();
+  }
+  return taken && !book.set_plan("one_more", plan) && book.plans().size() == quota::Book::kMostPlans;
+}
+
 const BoundRow kServer[] = {
     {"alerts", "the oldest of its kind is forgotten", alerts},
     {"event_listeners", "no further one is taken until one leaves", event_listeners},
@@ -227,6 +289,7 @@ const BoundRow kServer[] = {
     {"history_steps", "the oldest steps are overwritten", history_steps},
     {"codes", "the oldest code or session is worthless", codes},
     {"background_queue", "further work is refused", background_queue},
+    {"quota_plans", "further ones are refused", quota_plans},
 };
 
 const BoundRow kRedis[] = {
@@ -254,6 +317,9 @@ const BoundRow kProtocols[] = {
      }},
     {"resp_line", "a protocol error, and closed", [] { return resp_closes(std::string(300, 'x'), {.max_line = 200}); }},
     {"resp_commands_asked", "the next ones wait, and all are answered in order", resp_commands_asked},
+    {"grpc_message", "RESOURCE_EXHAUSTED", grpc_message},
+    {"grpc_pending", "RESOURCE_EXHAUSTED for what would go past it", grpc_pending},
+    {"grpc_headers", "RESOURCE_EXHAUSTED, and the connection lives", grpc_headers},
     {"websocket_message", "closed with 1009",
      [] { return websocket_close_code(frame(std::string(101, 'x')), {.max_message = 100}) == 1009; }},
     {"websocket_backlog", "closed with 1008",
