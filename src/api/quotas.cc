@@ -408,8 +408,9 @@ void Quotas::refuse(const AskingPtr& asking, QuotaAnswer answer) {
     if (answer.error == "quota_exceeded") {
       const Nanos wall = service_.clock->wall(service_.clock->now());
       quota::Ledger::Charge charge;
-      charge.key = {asking->ask.user, std::string(asking->allowance.type),
-                    asking->by_session ? asking->ask.session : "", asking->calendars[0].period_at(wall).start};
+      // Without the session: each made-up name would add a row to the disk, and nothing was charged to it.
+      charge.key = {asking->ask.user, std::string(asking->allowance.type), "",
+                    asking->calendars[0].period_at(wall).start};
       charge.usage.refused = 1;
       ledger_.add(std::move(charge), [](const Result<void>&) {});
     }

@@ -11,8 +11,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <vector>
 
 namespace headgate::cli {
 namespace {
@@ -29,8 +32,28 @@ Nanos nanos_of(const timeval& time) {
 
 std::uint64_t bytes_of(long kilobytes) { return static_cast<std::uint64_t>(std::max(kilobytes, 0L)) * 1024; }
 
+// What the server or its clients are given in secret: a command under quotas must not lift them with it.
+constexpr std::array<std::string_view, 6> kSecretVariables{
+    "HEADGATE_TOKEN",       "HEADGATE_STORE_URL",      "HEADGATE_STORE_SENTINEL_PASSWORD",
+    "HEADGATE_WEBHOOK_URL", "HEADGATE_WEBHOOK_SECRET", "HEADGATE_DATABASE"};
+
+// Our environment without them; ends with a null pointer.
+std::vector<char*> environment_of_command() {
+  std::vector<char*> kept;
+  for (char** next = environ; *next != nullptr; ++next) {
+    const std::string_view variable(*next);
+    const std::string_view name = variable.substr(0, variable.find('='));
+    if (std::find(kSecretVariables.begin(), kSecretVariables.end(), name) == kSecretVariables.end()) {
+      kept.push_back(*next);
+    }
+  }
+  kept.push_back(nullptr);
+  return kept;
+}
+
 struct Start {
   char** command;
+  char** environment;
   int niceness;
   int door;  // of a control group; -1: none
   const Signals* signals;
@@ -48,7 +71,7 @@ pid_t start_process(const Start& start, volatile int& error) noexcept {
     }
     ::sigaction(SIGCHLD, &start.signals->child_action_before(), nullptr);
     ::sigprocmask(SIG_SETMASK, &start.signals->mask_before(), nullptr);
-    ::execvp(start.command[0], start.command);
+    ::execvpe(start.command[0], start.command, start.environment);
   }
   error = errno;
   ::_exit(127);
@@ -96,7 +119,9 @@ Result<int> Supervisor::start(const Launch& launch) {
           .count();
   started_ = Clock::now();
   volatile int error = 0;
-  child_ = start_process({launch.command, niceness(factor_), group_ ? group_->door() : -1, &signals_}, error);
+  std::vector<char*> environment = environment_of_command();
+  child_ = start_process(
+      {launch.command, environment.data(), niceness(factor_), group_ ? group_->door() : -1, &signals_}, error);
   if (child_ < 0) return Error{ErrorCode::kIo, fmt::format("no further process: {}", std::strerror(errno)), true};
   if (error != 0) ::waitpid(child_, nullptr, 0);
   rusage own{};

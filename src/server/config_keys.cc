@@ -276,6 +276,13 @@ ConfigKey webhook_url_key() {
     }
     return set_text(config, value);
   };
+  // A user and a password stand before an @ in the authority.
+  key.is_secret = [](const Config& config) {
+    const std::string& url = config.webhook.url;
+    const std::size_t begin = url.find("://");
+    return begin != std::string::npos &&
+           url.substr(begin + 3, url.find_first_of("/?#", begin + 3) - begin - 3).find('@') != std::string::npos;
+  };
   return key;
 }
 
