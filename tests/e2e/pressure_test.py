@@ -115,15 +115,16 @@ class BeforeTheBody(unittest.TestCase):
                 piece = connection.recv(65536)
                 self.assertTrue(piece, got)
                 got += piece
-                kinds = list(self.frames(got))
-                if (1, 0x5, 1) in kinds:  # HEADERS with END_HEADERS and END_STREAM: refused, though no DATA was sent
+                # HEADERS with END_HEADERS and END_STREAM, though no DATA was sent.
+                if refused := [payload for kind, flags, payload in self.frames(got) if (kind, flags) == (1, 0x5)]:
                     break
+        self.assertIn(b"\x0216", refused[0])  # grpc-status: UNAUTHENTICATED
 
     @staticmethod
     def frames(got):
-        while len(got) >= 9:
+        while len(got) >= 9 and len(got) >= 9 + int.from_bytes(got[:3], "big"):
             size = int.from_bytes(got[:3], "big")
-            yield got[3], got[4], int.from_bytes(got[5:9], "big")
+            yield got[3], got[4], got[9:9 + size]
             got = got[9 + size:]
 
     def test_a_redis_client_that_has_not_signed_in_has_little_room(self):
