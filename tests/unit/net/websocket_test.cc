@@ -77,7 +77,7 @@ struct WebSocketTest : ::testing::Test {
 using WebSocketSession = WebSocketTest;
 
 TEST_F(WebSocketSession, AnswersEveryLengthOfMessage) {
-  limits.max_message = 200'000;
+  limits.max_message = limits.max_unsigned = 200'000;
   begin();
   for (const std::size_t size : {0U, 1U, 7U, 8U, 9U, 125U, 126U, 127U, 65535U, 65536U, 100'000U}) {
     const std::string text(size, 'x');

@@ -365,6 +365,12 @@ Config unusual(const test::TempFolder& folder) {
   config.webhook.timeout = 1500ms;
   config.drain_within = 0s;
   config.max_connections = 1;
+  config.kept_connections = 7;
+  config.connections_per_address = 8;
+  config.kept_for = {"10.0.0.0/8"};
+  config.max_buffered = 2 << 20;
+  config.sign_in_within = std::chrono::seconds{3};
+  config.resp_idle = std::chrono::seconds{4};
   config.max_body = 4096;
   config.idle = 90s;
   config.request_within = 1s;
