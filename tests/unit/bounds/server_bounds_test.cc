@@ -37,26 +37,29 @@ bool alerts() {
   return alerts.latest().size() == api::Alerts::kMostOfKind && !alerts.find(10) && alerts.find(11).has_value();
 }
 
+// The listener's token stays good.
+const api::EventFeed::StillGood kAlways = [](Nanos) { return true; };
+
 bool event_listeners() {
   const auto feed = std::make_shared<api::EventFeed>();
   std::vector<std::unique_ptr<net::Session>> listeners;
-  for (std::size_t i = 0; i < api::EventFeed::kMostListeners; ++i) listeners.push_back(feed->listen(0));
-  const bool full = feed->listen(0) == nullptr;
+  for (std::size_t i = 0; i < api::EventFeed::kMostListeners; ++i) listeners.push_back(feed->listen(0, kAlways));
+  const bool full = feed->listen(0, kAlways) == nullptr;
   listeners.pop_back();
-  return full && feed->listen(0) != nullptr;
+  return full && feed->listen(0, kAlways) != nullptr;
 }
 
 bool events_kept() {
   const auto feed = std::make_shared<api::EventFeed>();
   for (std::size_t i = 1; i <= api::EventFeed::kMostKept + 1; ++i) feed->on_notice(numbered(i));
-  Hand hand(feed->listen(0));
+  Hand hand(feed->listen(0, kAlways));
   hand.receive({});
   return !hand.sent.starts_with("id: 1\n") && hand.sent.starts_with("id: 2\n");
 }
 
 bool events_unread() {
   const auto feed = std::make_shared<api::EventFeed>();
-  const std::unique_ptr<net::Session> session = feed->listen(0);
+  const std::unique_ptr<net::Session> session = feed->listen(0, kAlways);
   const auto link = std::make_shared<HandLink>();
   session->link = link;
   session->receive({}, 1ns);

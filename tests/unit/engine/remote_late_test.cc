@@ -123,7 +123,7 @@ TEST_F(LateStore, ABucketThatTheAskerNamesIsDeniedWhenLateAndJudgedHereWhenAway)
   const Gcra bucket{.max_burst = 9, .count = 10, .period = seconds{10}};
   std::vector<bool> allowed;
   const auto ask = [&] {
-    const auto now = engine.throttle_or_wait(clock.now(), "k", bucket, 1, [&]() -> Engine::Throttled {
+    const auto now = engine.throttle_or_wait(clock.now(), {"k"}, bucket, 1, [&]() -> Engine::Throttled {
       return [&](const Decision& decision) { allowed.push_back(decision.allowed()); };
     });
     EXPECT_FALSE(now.has_value());
