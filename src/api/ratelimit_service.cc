@@ -92,6 +92,7 @@ struct Asked {
 struct Scratch {
   RateLimitRequest request;
   RateLimitResponse response;
+  Caller caller;  // checks borrow the names that its token binds, also while an answer is still to come
   std::vector<Asked> asked;
   std::vector<Check> checks;  // one for each descriptor
   std::vector<Attribute> attributes;
@@ -471,12 +472,13 @@ class RateLimitService final : public net::GrpcHandler {
   }
 
   std::optional<Refused> decide(const GrpcCall& call, std::shared_ptr<Scratch>& scratch, GrpcAnswer& answer) {
-    const Admission admission = admitted(call);
+    Admission admission = admitted(call);
     if (admission.refusal) return refused_of(*admission.refusal);
+    scratch->caller = std::move(admission.caller);
     if (!scratch->request.ParseFromArray(call.message.data(), static_cast<int>(call.message.size()))) {
       return Refused{GrpcStatus::kInvalidArgument, "the message is no RateLimitRequest"};
     }
-    if (std::optional<Refused> refused = read(admission.caller, *scratch)) return refused;
+    if (std::optional<Refused> refused = read(scratch->caller, *scratch)) return refused;
     scratch->response.Clear();
     const bool simple = scratch->asked.size() == 1 && scratch->asked[0].kind == Asked::Kind::kPolicies;
     if (simple) {
