@@ -69,7 +69,7 @@ class Enforcement(unittest.TestCase):
         with harness.Server(policies=COMPONENTS.format(enforcement="graded")) as server:
             evaluate = {"agent": "A", "operation": "POLICY_EVALUATE"}
             self.assertTrue(all(batch(server, [evaluate] * 300)))
-            lines = harness.wait_until(lambda: [line for line in server.log if " exceeded " in line], "a line in the log")
+            lines = harness.wait_until(lambda: [line for line in server.log if " exceeded " in line], "a log line")
             self.assertEqual(len(lines), 1, lines)
             for part in ("info", "agent=A", "policy=policy-evaluations", "left_out=0", "rate limit exceeded"):
                 self.assertIn(part, lines[0])

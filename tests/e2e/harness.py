@@ -112,7 +112,7 @@ class Server:
             path = self.data / "policies.yaml"
             path.write_text(policies)
             command += ["--policies", str(path)]
-        # What the machine is busy with is no part of a test, unless it asks for it: env={"HEADGATE_LOAD_SENSORS": None}.
+        # The load of the machine is no part of a test, unless it asks for it: env={"HEADGATE_LOAD_SENSORS": None}.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HEADGATE_")}
         environment.update({"HEADGATE_LOAD_SENSORS": "false", **(env or {})})
         self.process = subprocess.Popen(command + list(arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -261,7 +261,8 @@ TEST(Tiers, BecomePoliciesForAgentsAndAddresses) {
   EXPECT_THAT(policies[0].match.agents, ElementsAre("*"));
   EXPECT_EQ(policies[2].tier, Tier::kHeavy);
   EXPECT_TRUE(policies[3].match.unidentified);
-  EXPECT_THAT(policies[3].match.operations, ElementsAre("!register", "!registration", "!onboard_register"));
+  EXPECT_THAT(policies[3].match.operations,
+              ElementsAre("!register", "!registration", "!onboard_register", "!post_onboard_register"));
   EXPECT_THAT(policies[4].key, ElementsAre(KeyPart{Dimension::kIp, {}}));
   EXPECT_EQ(policies[4].limits.at(0).limit(), 5);
 }

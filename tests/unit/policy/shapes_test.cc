@@ -75,7 +75,7 @@ TEST(S1Shape, ProblemsUseItsOwnNames) {
 ], "rateLimitPolicies": {"x": {"policies": {}}}})"),
             R"(2:81: policy "a": maxRequests must be between 1 and 4503599627370496, got 0
 3:96: policy "b": timeWindow must be between 1ms and 10y, got -1s
-3:100: policy "b": unknown key "refillRate" in a FIXED_WINDOW policy; it takes id, name, strategy, operations, conditions, consequences, priority, maxRequests, timeWindow and burstAllowance
+3:100: policy "b": unknown key "refillRate" in a FIXED_WINDOW policy; it takes id, name, enabled, strategy, operations, conditions, consequences, priority, maxRequests, timeWindow and burstAllowance
 4:27: policy "c": strategy must be TOKEN_BUCKET, GCRA, SLIDING_WINDOW, SLIDING_WINDOW_COUNTER, FIXED_WINDOW, LEAKY_BUCKET, CONCURRENCY or QUOTA, got "sliding_window"
 4:72: policy "c": action must be BLOCK, THROTTLE, WARN or LOG, got "block"
 5:3: globalPolicies 4: policy must have id
