@@ -23,7 +23,7 @@ policies:
     limit: {strategy: sliding_window, limit: 100, window: 1h}
 """
 LIMIT = 100
-LATE = 10  # checks that Redis does not answer in time, on each node
+LATE = 5  # checks that Redis does not answer in time, on each node
 HEADER = "headgate_store_"
 
 
@@ -207,7 +207,7 @@ class Late(unittest.TestCase):
         cls.stack = contextlib.ExitStack()
         cls.redis = cls.stack.enter_context(Redis())
         cls.gates = [cls.stack.enter_context(Gate(cls.redis.port)) for _ in range(2)]
-        cls.nodes = [cls.stack.enter_context(Node(f"n{i}", gate.url, POLICIES, deadline="20ms"))
+        cls.nodes = [cls.stack.enter_context(Node(f"n{i}", gate.url, POLICIES, deadline="100ms"))
                      for i, gate in enumerate(cls.gates)]
         wait_until_acquainted(cls.redis, 2)
 
