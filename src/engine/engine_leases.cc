@@ -340,8 +340,10 @@ Nanos Engine::poll() {
   constexpr Nanos kBetweenSteps = std::chrono::seconds{1};
   {
     const std::lock_guard guard(control_mutex_);
-    // What the load turned on ends with it, so it is looked at even where no load is known.
-    if ((load_.load() || emergency_.automatic) && now - controls_at_ >= kBetweenSteps) {
+    // What the load changed ends with it, after the dwell time: it is looked at even where no load is known.
+    constexpr control::AdaptiveLevel kBase = control::AdaptiveLevel::kBase;
+    const bool changed = emergency_.automatic || by_report_.level != kBase || by_sensors_.level != kBase;
+    if ((load_.load() || changed) && now - controls_at_ >= kBetweenSteps) {
       step_load_locked({}, now);
     }
   }

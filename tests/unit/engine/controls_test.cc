@@ -106,6 +106,18 @@ TEST_F(EngineControls, AReportIsForgottenAndItsEmergencyWithIt) {
   EXPECT_EQ(capacity(), 40);
 }
 
+TEST_F(EngineControls, LimitsComeBackAfterTheDwellTimeThoughNoLoadIsKnown) {
+  load(kForty);
+  engine_.report_load(0.85);
+  EXPECT_EQ(capacity(), 20);
+  clock_.advance(1s);
+  engine_.clear_load_report();
+  EXPECT_EQ(capacity(), 20) << "the last change is a second old";
+  clock_.advance(9s);
+  engine_.poll();
+  EXPECT_EQ(capacity(), 40);
+}
+
 TEST_F(EngineControls, ARestoredAutomaticEmergencyWaitsForALoadAsLongAsAReportHolds) {
   load(kForty);
   control::Emergency before;
