@@ -69,9 +69,14 @@ std::optional<std::string_view> agreed(const net::HttpRequest& request, std::spa
   return found;
 }
 
+constexpr std::array<std::string_view, 3> kUris{"x-original-uri", "x-forwarded-uri", "x-original-url"};
+
+bool names_address(const net::HttpRequest& request) noexcept {
+  return std::any_of(kUris.begin(), kUris.end(), [&](std::string_view name) { return !request.header(name).empty(); });
+}
+
 // "GET /path", in `out`; what is too long for an operation counts as its beginning. A problem: what is wrong.
 std::string_view operation_of(const net::HttpRequest& request, std::string& out) {
-  constexpr std::array<std::string_view, 3> kUris{"x-original-uri", "x-forwarded-uri", "x-original-url"};
   constexpr std::array<std::string_view, 2> kMethods{"x-original-method", "x-forwarded-method"};
   const std::optional<std::string_view> named = agreed(request, kUris);
   const std::optional<std::string_view> by = agreed(request, kMethods);
@@ -83,8 +88,7 @@ std::string_view operation_of(const net::HttpRequest& request, std::string& out)
   const std::string_view uri = *named;
   const std::string_view method = *by;
   if (uri.empty()) {
-    return "the operation is needed: give X-Original-URI or X-Forwarded-Uri, or X-Headgate-Operation where gate.trust "
-           "has operation";
+    return "the operation is needed: give X-Original-URI or X-Forwarded-Uri, or X-Headgate-Operation";
   }
   out.assign(method.empty() ? to_string(request.method) : method);
   out += ' ';
@@ -213,6 +217,8 @@ void check_gate(Context& context, const net::HttpRequest& request, net::HttpRepl
   check.channel = "http";
   check.ip = client_ip(request, admission.caller, trust);
   thread_local std::string operation;
+  // Where the proxy names no address, the operation can only be the caller's own word.
+  if (check.operation.empty() && !names_address(request)) check.operation = request.header("x-headgate-operation");
   if (check.operation.empty()) {
     if (const std::string_view problem = operation_of(request, operation); !problem.empty()) return invalid(problem);
     check.operation = operation;

@@ -34,6 +34,8 @@ struct Quotas::Asking {
 
   [[nodiscard]] bool counted() const noexcept { return allowance.mode != quota::Mode::kOff; }
   [[nodiscard]] bool enforced() const noexcept { return allowance.mode == quota::Mode::kEnforce; }
+  // Evaluated and reported; nothing holds the command up.
+  [[nodiscard]] bool monitored() const noexcept { return allowance.mode == quota::Mode::kMonitor; }
   [[nodiscard]] Check check() noexcept {
     attributes = {Attribute{"size", ask.size},
                   Attribute{"estimated_cpu", ask.cpu.value_or(allowance.rule.estimated_cpu)},

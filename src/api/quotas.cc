@@ -26,9 +26,28 @@ std::string new_run() { return fmt::format("{:016x}{:016x}", base::random_seed()
 
 }  // namespace
 
+namespace {
+
+// The users whose records are counted; past it the one that is idle first is forgotten.
+constexpr std::size_t kMostRecorders = 100'000;
+
+std::unique_ptr<MemoryLimiter> record_limiter(const QuotasOptions& options, Clock& clock) {
+  constexpr Units kSecondsAtOnce = 60;
+  const Limit rate = Limit::token_bucket({.capacity = kSecondsAtOnce * options.records_per_second,
+                                          .refill_rate = {options.records_per_second, std::chrono::seconds{1}}})
+                         .value();
+  const Limit day = Limit::fixed_window({.limit = options.records_per_day, .window = std::chrono::hours{24}}).value();
+  return MemoryLimiter::make(
+             Options().limit(rate).limit(day).clock(clock).max_keys(2 * kMostRecorders, AtCap::kEvictOldest))
+      .value();
+}
+
+}  // namespace
+
 Quotas::Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options)
     : service_(service),
       ledger_(ledger),
+      records_(record_limiter(options, *service.clock)),
       options_(std::move(options)),
       book_(options_.book),
       watch_(options_.watch),
@@ -38,6 +57,11 @@ Quotas::Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options)
 }
 
 Quotas::~Quotas() { stop(); }
+
+Nanos Quotas::wait_to_record(const std::string& user) noexcept {
+  const Decision decision = records_->try_acquire(user);
+  return decision.allowed() ? Nanos{0} : std::max(decision.retry_after, Nanos{1});
+}
 
 void Quotas::stop() {
   if (!thread_.joinable()) return;
@@ -153,13 +177,13 @@ void Quotas::check(QuotaAsk ask, Done done) {
                     .priority = asked.priority,
                     .weight = asking->allowance.weight,
                     // What is not enforced holds nobody up, not even in line.
-                    .until = asking->arrived + (ending_ || !asking->enforced() ? Nanos{0} : asked.max_wait)},
+                    .until = asking->arrived + (ending_ || asking->monitored() ? Nanos{0} : asked.max_wait)},
                    pace, asking->arrived);
   using Entered = quota::RunQueue::Entered;
   asking->tracked = entered == Entered::kStarted || entered == Entered::kWaits;
   if (entered == Entered::kWaits) waiting_.emplace(asked.run, asking);
   guard.unlock();
-  if (!asking->enforced() && (entered == Entered::kBlocked || entered == Entered::kFull)) {
+  if (asking->monitored() && (entered == Entered::kBlocked || entered == Entered::kFull)) {
     asking->held_up = cannot_start(pace);
     return judge(asking);
   }
@@ -290,7 +314,7 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
     return asking->done(Error{ErrorCode::kInvalidArgument, decision.problem});
   }
   QuotaAnswer answer;
-  answer.throttle_factor = asking->enforced() ? decision.throttle_factor : 1;
+  answer.throttle_factor = asking->monitored() ? 1 : decision.throttle_factor;
   answer.delay = decision.delay;
   answer.lease = decision.lease;
   answer.retry_after = decision.retry_after;
@@ -308,7 +332,7 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   answer_standing(*asking, {outcomes.data(), outcomes.size()}, decision.wall, answer);
   if (decision.allowed && asking->ask.peek) {
     const std::optional<Nanos> start = start_of(*asking, decision.throttle_factor);
-    if (start != Nanos{0} && !asking->enforced()) {
+    if (start != Nanos{0} && asking->monitored()) {
       asking->held_up = cannot_start(decision.throttle_factor);
     } else if (start != Nanos{0}) {
       answer.error = "throttled";

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "api/service.h"
+#include "headgate/limiter.h"
 #include "quota/book.h"
 #include "quota/ledger.h"
 #include "quota/run_queue.h"
@@ -33,6 +34,9 @@ struct QuotasOptions {
   quota::WatchOptions watch{};
   policy::OnStoreFailure on_store_failure = policy::OnStoreFailure::kLocal;
   Nanos kept_for{std::chrono::hours{24 * 90}};  // executions: what is older is not recorded any more
+  // Executions of one user that are recorded; a minute's worth may come at once.
+  std::int64_t records_per_second = 50;
+  std::int64_t records_per_day = 100'000;
 };
 
 // What somebody wants to run.
@@ -104,6 +108,11 @@ class Quotas final : private ClockListener {
   };
   // Keeps what was run, and ends its run. `done` as the ledger tells it.
   void record(quota::Execution execution, const About& about, quota::Ledger::Done done);
+  // Asked before record(), counts one: 0, or how long the user has to wait before another is recorded.
+  [[nodiscard]] Nanos wait_to_record(const std::string& user) noexcept;
+  // While the disk is short of room nothing is recorded, so that what operators set can still be kept.
+  void set_disk_low(bool low) noexcept { disk_low_.store(low, std::memory_order_relaxed); }
+  [[nodiscard]] bool disk_low() const noexcept { return disk_low_.load(std::memory_order_relaxed); }
 
   struct Use {
     std::string type;
@@ -195,6 +204,8 @@ class Quotas final : private ClockListener {
 
   Service& service_;
   quota::Ledger& ledger_;
+  std::unique_ptr<MemoryLimiter> records_;  // by user
+  std::atomic<bool> disk_low_{false};
   const QuotasOptions options_;
   quota::Book book_;
   quota::Watch watch_;

@@ -7,6 +7,7 @@
 
 #include "api/aside.h"
 #include "api/handoff.h"
+#include "api/limit_headers.h"
 #include "api/quota_calls.h"
 #include "api/quota_headers.h"
 #include "base/utf8.h"
@@ -371,8 +372,22 @@ void post_execution(Call& call) {
   if (!fields.good()) return;
   execution.exit_code = static_cast<int>(exit_code);
   execution.executed_at = std::chrono::milliseconds{executed_at};
-  auto handoff = std::make_shared<Handoff>(call);
   const std::string user = execution.user;
+  if (const Nanos wait = quotas->disk_low() ? Nanos{0} : quotas->wait_to_record(user); wait > Nanos{0}) {
+    if (!about.run.empty()) (void)quotas->end(about.run, user);
+    std::string headers;
+    append_retry_after(wait, headers);
+    return call.fail(429, "too_many_records",
+                     fmt::format("of one user at most {} executions a second and {} a day are recorded "
+                                 "(ledger.records_per_second, ledger.records_per_day)",
+                                 quotas->options().records_per_second, quotas->options().records_per_day),
+                     headers);
+  }
+  if (quotas->disk_low()) {
+    if (!about.run.empty()) (void)quotas->end(about.run, user);
+    return call.fail(503, "disk_low", "the disk is short of room (ledger.reserve_percent): no execution is recorded");
+  }
+  auto handoff = std::make_shared<Handoff>(call);
   quotas->record(std::move(execution), about, [handoff, quotas, user](const Result<void>& kept) {
     if (!kept) return fail(*handoff, kept.error(), not_found_code(*quotas, user));
     handoff->send(Json{{"recorded", true}});

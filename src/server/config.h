@@ -77,6 +77,7 @@ struct Config {
   api::QuotasOptions quotas;
   Nanos ledger_interval{std::chrono::milliseconds{100}};
   int retention_days = 90;
+  int disk_reserve_percent = 5;
 
   // Where the database is; with PostgreSQL under data, since only the ledger is shared.
   [[nodiscard]] std::string database_path() const;

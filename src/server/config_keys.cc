@@ -391,6 +391,18 @@ std::vector<ConfigKey> make_keys() {
                    {1ms, 10s}, HEADGATE_MEMBER(ledger_interval)));
   add(whole_key("ledger.retention_days", "How long executions and usage are kept.", {1, 3'650},
                 HEADGATE_MEMBER(retention_days)));
+  add(whole_key(
+      "ledger.records_per_second",
+      "How many executions of one user are recorded a second, on average; a minute's worth may come at once.\n"
+      "Further ones are refused (429).",
+      {1, 1'000'000}, HEADGATE_MEMBER(quotas.records_per_second)));
+  add(whole_key("ledger.records_per_day", "The same for a day of UTC.", {1, 1'000'000'000},
+                HEADGATE_MEMBER(quotas.records_per_day)));
+  add(whole_key(
+      "ledger.reserve_percent",
+      "The part of the disk that executions leave free, at least 256 MB or half of a small disk: below it none\n"
+      "is recorded (503), so that the emergency throttle and revoked tokens can still be kept. 0: none.",
+      {0, 90}, HEADGATE_MEMBER(disk_reserve_percent)));
   add(choice_key<quota::Mode>(
       "quotas.mode",
       "enforce; monitor: no quota refuses, but what would have been refused is counted and reported; off: not even "

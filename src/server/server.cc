@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,13 +75,37 @@ void make_room_for(std::size_t connections) {
        {"files_allowed", static_cast<std::int64_t>(files.rlim_cur)}});
 }
 
+// A folder that is made here is closed to others: it holds hashes of tokens and the audit log. One that was there keeps
+// its mode, since it may be another program's too; the files in it are closed in either case.
 Result<void> make_data(const std::string& data) {
   std::error_code error;
-  std::filesystem::create_directories(data, error);
+  const bool made = std::filesystem::create_directories(data, error);
   if (error) return Error{ErrorCode::kIo, fmt::format("data {}: {}", data, error.message())};
-  // Tokens' hashes and the audit log are nobody else's business.
-  if (::chmod(data.c_str(), 0700) != 0) {
+  if (made && ::chmod(data.c_str(), 0700) != 0) {
     return Error{ErrorCode::kIo, fmt::format("data {}: {}", data, std::strerror(errno))};
+  }
+  struct stat about {};
+  if (!made && ::stat(data.c_str(), &about) == 0 && (about.st_mode & 077) != 0) {
+    log(LogLevel::kWarn, "other users may look into the data folder; its mode should be 0700",
+        {{"data", data}, {"mode", fmt::format("{:04o}", about.st_mode & 07777)}});
+  }
+  return {};
+}
+
+// A database that is missing or empty beside files of an earlier start has been lost: to go on without it would forget
+// tokens, overrides and policies without a word.
+Result<void> check_not_lost(const Config& config) {
+  const std::filesystem::path path = config.database_path();
+  if (config.database.starts_with("sqlite:")) return {};  // it may be new at a place of its own
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (!error && size > 0) return {};
+  for (const char* file : {"admin.token", "cells.snapshot"}) {
+    if (!std::filesystem::exists(std::filesystem::path(config.data) / file, error)) continue;
+    return Error{ErrorCode::kCorrupt,
+                 fmt::format("{}: is {}, but {} beside it is of an earlier start: put the database back, or move all "
+                             "files out of {} to start anew",
+                             path.string(), size == 0 ? "empty" : "missing", file, config.data)};
   }
   return {};
 }
@@ -104,6 +129,7 @@ class Running final : public Server {
     Result<base::Descriptor> lock = lock_data(config_.data);
     if (!lock) return std::move(lock).error();
     lock_ = std::move(*lock);
+    if (Result<void> there = check_not_lost(config_); !there) return there;
     Result<std::unique_ptr<state::Database>> database =
         state::Database::open(config_.database_path(), {}, config_.durability);
     if (!database) return std::move(database).error();
@@ -144,6 +170,7 @@ class Running final : public Server {
       api_->tick();
       tell_of_shortage(now);
       watch_cells(now);
+      watch_disk();
     };
     keeper_ = std::make_unique<Keeper>(*engine_, std::move(keeping));
     service_ = {.engine = engine_.get(),
@@ -363,6 +390,27 @@ class Running final : public Server {
     watch(cells_told_, engine_->cells(), config_.max_cells, "cells (store.max_cells)");
     watch(caller_cells_told_, engine_->caller_cells(), callers,
           "cells of limits that callers name (store.max_caller_cells)");
+  }
+
+  // Whether executions may still be written: not below the reserve, and again once there is a quarter more than that.
+  void watch_disk() {
+    if (quotas_ == nullptr || config_.ledger_in_postgres() || config_.disk_reserve_percent == 0) return;
+    struct statvfs disk {};
+    if (::statvfs(config_.data.c_str(), &disk) != 0 || disk.f_blocks == 0) return;
+    const double all = static_cast<double>(disk.f_blocks) * static_cast<double>(disk.f_frsize);
+    const double left = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
+    constexpr double kMebibyte = 1 << 20;
+    constexpr double kLeast = 256 * kMebibyte;
+    const double reserve = std::min(std::max(all * config_.disk_reserve_percent / 100, kLeast), all / 2);
+    const bool was_low = quotas_->disk_low();
+    const bool low = left < (was_low ? 1.25 * reserve : reserve);
+    if (low == was_low) return;
+    quotas_->set_disk_low(low);
+    tell(low ? "disk_low" : "disk_enough",
+         fmt::format("{:.0f} of {:.0f} MiB are free under {}; executions are {}", left / kMebibyte, all / kMebibyte,
+                     config_.data,
+                     low ? "not recorded below " + fmt::format("{:.0f} MiB", reserve / kMebibyte)
+                         : std::string("recorded again")));
   }
 
   [[nodiscard]] std::string snapshot_path() const { return config_.data + "/cells.snapshot"; }

@@ -389,6 +389,7 @@ bool Spread::send() {
     arguments.push_back(value ? "=" + *value : std::string("-"));
   }
   const std::array<std::string_view, 2> keys{fields_key_, version_key_};
+  revision_ = -1;  // another than was fetched from now on, also if Redis loses all of it before the next beat
   // For each: the version it was written under, or 0 where a newer one was there, or what was to be handed on again.
   std::vector<std::int64_t> written;
   const bool good = ask(redis_, script_call(put_script(), keys, arguments), [&](const Reply& reply) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """HTTP/2 asked by h2spec, and WebSocket frames by a table of cases as Autobahn's testsuite has them.
 
-h2spec is installed with Go below build/ the first time; without Go or a network the test is skipped.
+h2spec is installed with Go below build/ the first time; without Go the test is skipped.
 """
 
 import base64
@@ -17,7 +17,7 @@ import xml.etree.ElementTree
 
 import harness
 
-H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1"
+H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 
 # Cases in which the server does something else than h2spec expects, and why that is right.
 ACCEPTED = {
@@ -40,7 +40,7 @@ ACCEPTED = {
 
 
 def h2spec():
-    """Its path; None: it cannot be had."""
+    """Its path; None: there is no Go."""
     folder = harness.ROOT / "build" / "h2spec"
     program = folder / "h2spec"
     if program.exists():
@@ -51,15 +51,15 @@ def h2spec():
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "GOBIN": str(folder), "GOMODCACHE": str(folder / "mod"), "GOFLAGS": "-modcacherw",
                    "GOCACHE": str(folder / "cache")}
-    done = subprocess.run([go, "install", H2SPEC], env=environment, capture_output=True, text=True)
-    return program if done.returncode == 0 else None
+    subprocess.run([go, "install", H2SPEC], env=environment, check=True)
+    return program
 
 
 class Http2(unittest.TestCase):
     def test_h2spec_passes_but_for_what_is_accepted(self):
         program = h2spec()
         if program is None:
-            self.skipTest("h2spec cannot be installed")
+            self.skipTest("there is no Go to build h2spec with")
         with harness.Server() as server:
             count, failed = self.run_cases(program, server, [])
             self.assertGreater(count, 140)

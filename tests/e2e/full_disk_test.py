@@ -55,6 +55,18 @@ class FullDisk(unittest.TestCase):
                 except OSError:
                     pass
 
+    def test_executions_leave_a_reserve_free(self):
+        def record():
+            return self.server.manage("POST", "/api/quotas/executions", {"user_id": "alice", "command_type": "shell"})
+        self.assertEqual(record().status, 200)
+        self.filler.write_bytes(b"x" * (5 << 20))
+        wait_until(lambda: record().status == 503, "less than half of the small disk is free")
+        self.assertEqual(record().json["error"], "disk_low")
+        kinds = [alert["kind"] for alert in self.server.manage("GET", "/api/alerts").json["alerts"]]
+        self.assertIn("disk_low", kinds)
+        self.filler.unlink()
+        wait_until(lambda: record().status == 200, "there is room again")
+
     def changed(self, method, path, body=None):
         answer = self.server.manage(method, path, body)
         self.assertEqual(answer.status, 200, answer.body)

@@ -198,7 +198,9 @@ TEST(Simulate, EventsTakeEffectOnTheVeryNextCheck) {
 
 TEST(Simulate, AHighLoadHalvesLimitsWhileItLasts) {
   const Played played = play("policies: [{id: p, key: [], limit: 100/60s}]",
-                             "{\"t\":0,\"event\":\"load\",\"load\":0.85}\n" + ask(120'000, "A"));
+                             "{\"t\":0,\"event\":\"load\",\"load\":0.85}\n"
+                             "{\"t\":60000,\"event\":\"load\",\"load\":0.85}\n" +
+                                 ask(110'000, "A"));
   ASSERT_EQ(played.answers.size(), 1U);
   EXPECT_EQ(played.answers[0].remaining, 49);
 }
@@ -328,7 +330,7 @@ policies:
   EXPECT_EQ(report->limits[0].note, "no proposals for concurrency");
   EXPECT_EQ(report->limits[1].note, "not used in this trace");
   EXPECT_EQ(report->limits[2].note, "its mode is off");
-  EXPECT_EQ(tuned("", "{\"t\":0,\"event\":\"policies\",\"file\":\"x\"}\n").error().message,
+  EXPECT_EQ(tuned("policies: []", "{\"t\":0,\"event\":\"policies\",\"file\":\"x\"}\n").error().message,
             "trace:1: a trace that reloads policies cannot be tuned: which of them should be?");
 }
 

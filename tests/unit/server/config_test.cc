@@ -368,6 +368,8 @@ Config unusual(const test::TempFolder& folder) {
   config.kept_connections = 7;
   config.connections_per_address = 8;
   config.kept_for = {"10.0.0.0/8"};
+  config.gate_trust = {"agent", "user"};
+  config.max_caller_cells = 9;
   config.max_buffered = 2 << 20;
   config.sign_in_within = std::chrono::seconds{3};
   config.resp_idle = std::chrono::seconds{4};
@@ -376,6 +378,9 @@ Config unusual(const test::TempFolder& folder) {
   config.request_within = 1s;
   config.ledger_interval = 250ms;
   config.retention_days = 30;
+  config.disk_reserve_percent = 7;
+  config.quotas.records_per_second = 3;
+  config.quotas.records_per_day = 4;
   config.quotas.book.mode = quota::Mode::kMonitor;
   config.quotas.book.default_plan = "premium";
   config.quotas.book.timezone = "Europe/Berlin";
