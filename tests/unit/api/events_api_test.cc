@@ -321,8 +321,9 @@ TEST(OpenApi, DescribesWhatHandlersAnswer) {
   expect(server.call(Method::kPost, "/v1/check/batch", R"({"checks":[{"operation":"op"}]})"), "Decisions");
   expect(server.call(Method::kPost, "/v1/leases/" + lease + "/renew"), "Renewed");
   expect(server.call(Method::kPost, "/v1/leases/" + lease + "/settle", R"({"cost":{"tokens":1}})"), "Settled");
-  const Answer gate =
-      server.call(Method::kGet, "/v1/gate", {}, {{"X-Headgate-Operation", "op"}, {"X-Headgate-Cost", "9"}});
+  const auto ask_gate = [&] { return server.call(Method::kGet, "/v1/gate", {}, {{"X-Headgate-Operation", "op"}}); };
+  Answer gate = ask_gate();
+  for (int i = 0; i < 1000 && gate.status == 204; ++i) gate = ask_gate();
   EXPECT_EQ(gate.status, 429);
   expect_schema(schemas, schemas["GateDenial"], gate.json(), "GateDenial");
   expect(server.call(Method::kGet, "/healthz"), "Health");

@@ -84,7 +84,16 @@ TEST(GateApi, NeedsAnOperation) {
   EXPECT_EQ(
       gate(server, {}).body,
       R"({"error":"invalid_check","message":"the operation is needed: give X-Original-URI or X-Forwarded-Uri, or )"
-      R"(X-Headgate-Operation where gate.trust has operation"})");
+      R"(X-Headgate-Operation"})");
+}
+
+TEST(GateApi, TakesTheOperationFromTheCallerWhereNoHeaderNamesAnAddress) {
+  ApiServer server;
+  server.load("policies: [{id: one, match: {operations: [op]}, key: [], limit: 1/60s}]");
+  EXPECT_EQ(gate(server, {{"X-Headgate-Operation", "op"}}).status, 204);
+  EXPECT_EQ(gate(server, {{"X-Headgate-Operation", "op"}}).status, 429);
+  const ApiServer::Headers both{{"X-Headgate-Operation", "other"}, {"X-Original-URI", "/op"}};
+  EXPECT_EQ(gate(server, both).status, 204) << "GET /op";
 }
 
 TEST(GateApi, BelievesForwardedAddressesOnlyFromThisMachine) {
