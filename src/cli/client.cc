@@ -1,13 +1,17 @@
 #include "cli/client.h"
 
 #include <curl/curl.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
 
+#include "base/descriptor.h"
 #include "cli/plain_http.h"
 #include "cli/terminal.h"
 #include "headgate/version.h"
@@ -21,6 +25,26 @@ constexpr std::size_t kMostTokenBytes = 4096;
 constexpr std::size_t kShownBytes = 200;
 
 Error cannot(std::string message, bool transient = false) { return {ErrorCode::kIo, std::move(message), transient}; }
+
+// Whether a server of that folder runs and listens on the port of the URL. Another user's process may have taken the
+// port while it is down, and must not be sent the folder's token; it cannot write the lock, which is its owner's alone.
+bool serves(const std::string& data, std::string_view url) {
+  const base::Descriptor file(::open((data + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
+  struct flock held {};
+  held.l_type = F_RDLCK;
+  held.l_whence = SEEK_SET;
+  if (file.get() < 0 || ::fcntl(file.get(), F_OFD_GETLK, &held) != 0 || held.l_type == F_UNLCK) return false;
+  std::array<char, 256> text{};
+  const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);
+  const std::string_view address = std::string_view(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  const auto port_of = [](std::string_view host) {
+    host = host.substr(0, host.find_first_of("/\n"));
+    const std::size_t colon = host.rfind(':');
+    return colon == std::string_view::npos ? std::string_view() : host.substr(colon + 1);
+  };
+  const std::string_view port = port_of(address);
+  return !port.empty() && port == port_of(url.substr(url.find("//") + 2));
+}
 
 // What a header may carry: visible ASCII.
 bool is_token(std::string_view text) {
@@ -129,7 +153,7 @@ Result<Client> Client::open(const ClientOptions& options, Purpose purpose) {
   if (impl->token.empty() && purpose == Purpose::kManage && is_loopback(impl->url)) {
     std::string data = options.data.empty() ? std::string(environment("HEADGATE_DATA")) : options.data;
     if (data.empty()) data = kDefaultData;
-    if (!read_token(data + "/admin.token", impl->token)) impl->token.clear();
+    if (!serves(data, impl->url) || !read_token(data + "/admin.token", impl->token)) impl->token.clear();
   }
   impl->ca_file = options.ca_file;
   if (!impl->ca_file.empty() && !std::ifstream(impl->ca_file)) {

@@ -55,6 +55,11 @@ Result<base::Descriptor> lock_data(const std::string& data) {
                              "of its own with --data",
                              data)};
   }
+  // The same for those who may only look: the command line sends the admin token of this folder to no other process.
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  (void)::fcntl(file.get(), F_OFD_SETLK, &whole);
   return file;
 }
 
@@ -100,14 +105,12 @@ Result<void> check_not_lost(const Config& config) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (!error && size > 0) return {};
-  for (const char* file : {"admin.token", "cells.snapshot"}) {
-    if (!std::filesystem::exists(std::filesystem::path(config.data) / file, error)) continue;
-    return Error{ErrorCode::kCorrupt,
-                 fmt::format("{}: is {}, but {} beside it is of an earlier start: put the database back, or move all "
-                             "files out of {} to start anew",
-                             path.string(), size == 0 ? "empty" : "missing", file, config.data)};
-  }
-  return {};
+  if (!std::filesystem::exists(config.data + "/admin.token", error)) return {};
+  return Error{
+      ErrorCode::kCorrupt,
+      fmt::format("{}: is {}, but admin.token beside it is of an earlier start: put the database back, or move "
+                  "all files out of {} to start anew",
+                  path.string(), size == 0 ? "empty" : "missing", config.data)};
 }
 
 // Everything in the order in which it is made; it goes in the opposite one.
@@ -515,6 +518,11 @@ class Running final : public Server {
     Result<std::unique_ptr<net::Io>> opened = net::Io::open(std::move(listeners), io);
     if (!opened) return std::move(opened).error();
     io_ = std::move(*opened);
+    const std::string where = io_->address("http") + "\n";
+    if (::ftruncate(lock_.get(), 0) != 0 || ::pwrite(lock_.get(), where.data(), where.size(), 0) < 0) {
+      log(LogLevel::kWarn, "the command line does not find the admin token: the lock cannot be written",
+          {{"data", config_.data}});
+    }
     keeper_->start();
     // Shared cells are not this server's to keep.
     if (shared_ == nullptr) {

@@ -2,6 +2,7 @@
 """The commands that ask and manage a server, against one that answers as the contract says.
 Usage: client_test.py path/to/headgate"""
 import copy
+import fcntl
 import json
 import os
 import pathlib
@@ -191,6 +192,19 @@ class Tokens(WithServer):
             data = pathlib.Path(here, "headgate-data")
             data.mkdir()
             (data / "admin.token").write_text(TOKEN + "\n")
+            lock = data / "lock"
+            # What listens there is not the server of that folder: it does not hold its lock, or listens elsewhere.
+            self.ask("status", token="", cwd=here)
+            self.assertIsNone(self.shown())
+            lock.write_text(f"127.0.0.1:{self.server.port}\n")
+            self.ask("status", token="", cwd=here)
+            self.assertIsNone(self.shown())
+            held = self.enterContext(open(lock, "r+b", buffering=0))
+            fcntl.lockf(held, fcntl.LOCK_EX)  # given up when any other file object of this one is closed
+            os.pwrite(held.fileno(), b"127.0.0.1:1     \n", 0)
+            self.ask("status", token="", cwd=here)
+            self.assertIsNone(self.shown())
+            os.pwrite(held.fileno(), f"127.0.0.1:{self.server.port}\n".encode(), 0)
             self.assertEqual(self.ask("status", token="", cwd=here).returncode, 0)
             self.assertEqual(self.shown(), "Bearer " + TOKEN)
             self.ask("status", "--data", data, token="")

@@ -23,7 +23,8 @@ class WithServer(unittest.TestCase):
     maxDiff = None
 
     def setUp(self):
-        self.server = harness.Server(policies=ROOMY)
+        # One test records thousands for one user.
+        self.server = harness.Server(policies=ROOMY, env={"HEADGATE_LEDGER_RECORDS_PER_SECOND": "1000"})
         self.addCleanup(self.server.__exit__)
 
     def run_cli(self, *arguments, token=None):
