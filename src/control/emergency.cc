@@ -109,10 +109,7 @@ Emergency follow_load(const Emergency& state, const AdaptiveSettings& settings, 
   const std::optional<double> figure = load_figure(load);
   if (!settings.auto_emergency) return state.active && !state.automatic ? state : Emergency{};
   Emergency next = state;
-  if (!figure) {
-    if (state.active && state.automatic) return {};
-    next.held_off = false;
-  } else if (*figure <= settings.emergency_at - settings.emergency_margin) {
+  if (!figure || *figure <= settings.emergency_at - settings.emergency_margin) {
     if (state.active && state.automatic) return {};
     next.held_off = false;
   } else if (*figure > settings.emergency_at && !state.active && !state.held_off) {

@@ -125,7 +125,7 @@ std::string CheckDecision::reason() const {
     }
     return "Admitted past: " + (past != nullptr ? reason_of(*past) : std::string("Limit exceeded"));
   }
-  const std::string text = why == Why::kTimedOut ? "Waited as long as it may" : "Limit exceeded";
+  std::string text = why == Why::kTimedOut ? "Waited as long as it may" : "Limit exceeded";
   if (decider < 0) return text;
   const Judged& by = judged[static_cast<std::size_t>(decider)];
   const Broken broken = broken_of(by);

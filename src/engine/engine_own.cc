@@ -261,6 +261,8 @@ void Engine::check_all(Nanos now, std::span<const Check> checks, AllAnswered ans
   if (remote_ == nullptr) return std::make_shared<Series>(*this, now, checks, std::move(answered))->go_on();
   std::vector<OwnedCheck> owned;
   std::vector<Check> views;
+  owned.reserve(checks.size());
+  views.reserve(checks.size());
   for (const Check& check : checks) owned.emplace_back(check);
   for (const OwnedCheck& check : owned) views.push_back(check.get());
   auto series = std::make_shared<Series>(*this, now, views, std::move(answered));

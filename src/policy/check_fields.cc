@@ -92,8 +92,7 @@ std::size_t Fields::write(const LooksAt& of, char* out, std::size_t most) const 
     fits = fits && text.size() <= kLongest && text.size() < most - at;
     if (!fits) return;
     out[at++] = static_cast<char>(text.size());
-    std::memcpy(out + at, text.data(), text.size());
-    at += text.size();
+    at += text.copy(out + at, text.size());
   };
   if (fits) out[0] = 0;
   for (std::size_t i = 0; i < kCount; ++i) {

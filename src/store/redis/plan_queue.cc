@@ -9,23 +9,19 @@
 namespace headgate::store::redis {
 
 void PlanQueue::ask(Plan plan) {
-  bool full = false;
-  bool queued = false;
-  {
-    const std::lock_guard guard(mutex_);
-    // While pump() sends, too: or this one would overtake what was asked before it.
-    if (plan.slot == kAnySlot && (in_flight_ >= kMaxInFlight || waiting() > 0 || pumping_)) {
-      full = waiting() == kMaxQueued;
-      if (!full) {
-        (plan.ahead ? ahead_ : queued_).push_back(std::move(plan));
-        queued = true;
-        if (!may_send()) return;
-      }
-    } else {
-      ++in_flight_;
-    }
+  std::unique_lock guard(mutex_);
+  // While pump() sends, too: or this one would overtake what was asked before it.
+  const bool queues = plan.slot == kAnySlot && (in_flight_ >= kMaxInFlight || waiting() > 0 || pumping_);
+  const bool full = queues && waiting() == kMaxQueued;
+  if (queues && !full) {
+    (plan.ahead ? ahead_ : queued_).push_back(std::move(plan));
+    const bool send_now = may_send();
+    guard.unlock();
+    if (send_now) pump();
+    return;
   }
-  if (queued) return pump();
+  if (!queues) ++in_flight_;
+  guard.unlock();
   if (full) {
     (void)plan.done(
         Error{ErrorCode::kTimedOut,
