@@ -16,7 +16,7 @@
 namespace headgate::api {
 namespace {
 
-constexpr int kDeepest = 32;
+constexpr std::size_t kDeepest = 32;
 constexpr std::size_t kShown = 60;
 
 std::string_view media_type(std::string_view content_type) noexcept {
@@ -164,40 +164,63 @@ void Call::fail(const Error& error) const {
   fail(answer.status, answer.code, error.message);
 }
 
-Result<Json> json_of(std::string_view text) {
-  std::vector<std::set<std::string>> seen;
-  std::string twice;
+namespace {
+
+// Looks at keys and depth while the text is read, and builds nothing: the library's own callback for a value that is
+// built looks at all items of an array again after each of them.
+class KeyWatch final : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool /*value*/) override { return true; }
+  bool number_integer(std::int64_t /*value*/) override { return true; }
+  bool number_unsigned(std::uint64_t /*value*/) override { return true; }
+  bool number_float(double /*value*/, const std::string& /*text*/) override { return true; }
+  bool string(std::string& /*value*/) override { return true; }
+  bool binary(Json::binary_t& /*value*/) override { return true; }
+  bool start_object(std::size_t /*items*/) override { return enter(); }
+  bool key(std::string& name) override {
+    if (twice.empty() && !seen_.back().insert(name).second) twice = name;
+    return true;
+  }
+  bool end_object() override { return leave(); }
+  bool start_array(std::size_t /*items*/) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool parse_error(std::size_t /*at*/, const std::string& /*last*/, const Json::exception& /*error*/) override {
+    return false;
+  }
+
+  std::string twice;  // a key that is given twice; empty: none
   bool deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-      case Json::parse_event_t::array_start:
-        deep = deep || depth >= kDeepest;
-        if (!deep) seen.resize(static_cast<std::size_t>(depth) + 1);
-        if (!deep) seen.back().clear();
-        break;
-      case Json::parse_event_t::key:
-        // A key stands one deeper than the object that has it.
-        if (!deep && twice.empty() && depth >= 1) {
-          seen.resize(static_cast<std::size_t>(depth));
-          if (!seen.back().insert(value.get<std::string>()).second) twice = value.get<std::string>();
-        }
-        break;
-      default: break;
-    }
+
+ private:
+  bool enter() {
+    deep = seen_.size() >= kDeepest;
+    if (!deep) seen_.emplace_back();
     return !deep;
-  };
-  Json json = Json::parse(text.begin(), text.end(), watch, false);
-  if (deep) return Error{ErrorCode::kInvalidArgument, fmt::format("JSON must be at most {} deep", kDeepest)};
-  if (json.is_discarded()) {
+  }
+  bool leave() {
+    seen_.pop_back();
+    return true;
+  }
+
+  std::vector<std::set<std::string>> seen_;
+};
+
+}  // namespace
+
+Result<Json> json_of(std::string_view text) {
+  KeyWatch watch;
+  const bool valid = Json::sax_parse(text.begin(), text.end(), &watch);
+  if (watch.deep) return Error{ErrorCode::kInvalidArgument, fmt::format("JSON must be at most {} deep", kDeepest)};
+  if (!valid) {
     return Error{ErrorCode::kInvalidArgument,
                  text.empty() ? "the body must be JSON, is empty" : "the body must be valid JSON in UTF-8"};
   }
-  if (!twice.empty()) {
+  if (!watch.twice.empty()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} must be given once, is given twice", base::shortened(twice, kShown))};
+                 fmt::format("{} must be given once, is given twice", base::shortened(watch.twice, kShown))};
   }
-  return json;
+  return Json::parse(text.begin(), text.end(), nullptr, false);
 }
 
 std::optional<Json> body_of(const Call& call, std::span<const std::string_view> fields) {

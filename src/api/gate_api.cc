@@ -56,6 +56,47 @@ std::string_view path_of(std::string_view uri) noexcept {
   return uri.substr(0, uri.find_first_of("?#"));
 }
 
+// The path as upstreams read it (RFC 3986, 6.2.2): without dot segments and doubled slashes, and with what need not be
+// encoded decoded. Otherwise a limit by path would be passed by spelling the path differently.
+void append_normal(std::string_view path, std::string& out) {
+  thread_local std::string decoded;
+  decoded.clear();
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    unsigned value = 0;
+    const char* const digits = path.data() + i + 1;
+    const bool escape =
+        path[i] == '%' && i + 2 < path.size() && std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2;
+    if (!escape) {
+      decoded += path[i];
+      continue;
+    }
+    const char c = static_cast<char>(value);
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                       c == '.' || c == '_' || c == '~';
+    if (plain) {
+      decoded += c;
+    } else {
+      decoded += fmt::format("%{:02X}", value);
+    }
+    i += 2;
+  }
+  const std::size_t start = out.size();
+  bool folder = true;  // the path ends with a slash
+  for (std::string_view rest = decoded; !rest.empty();) {
+    const std::size_t slash = rest.find('/');
+    const std::string_view segment = rest.substr(0, slash);
+    rest.remove_prefix(slash == std::string_view::npos ? rest.size() : slash + 1);
+    folder = slash != std::string_view::npos || segment == "." || segment == "..";
+    if (segment.empty() || segment == ".") continue;
+    if (segment == "..") {
+      if (out.size() > start) out.resize(out.rfind('/'));
+    } else {
+      (out += '/') += segment;
+    }
+  }
+  if (folder || out.size() == start) out += '/';
+}
+
 // A value that proxies set under one of several names. One that came under two names, and not the same, may be the
 // client's: nullopt.
 std::optional<std::string_view> agreed(const net::HttpRequest& request, std::span<const std::string_view> names) {
@@ -92,7 +133,7 @@ std::string_view operation_of(const net::HttpRequest& request, std::string& out)
   }
   out.assign(method.empty() ? to_string(request.method) : method);
   out += ' ';
-  out += path_of(uri);
+  append_normal(path_of(uri), out);
   if (out.size() > kMaxNameBytes) {
     std::size_t end = kMaxNameBytes;
     while (end > 0 && (static_cast<unsigned char>(out[end]) & 0xC0U) == 0x80U) --end;

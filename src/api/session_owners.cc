@@ -27,4 +27,9 @@ bool SessionOwners::belongs_to(std::string_view session, std::string_view agent)
   return true;
 }
 
+bool SessionOwners::has_owner(std::string_view session) const noexcept {
+  const base::Hash128 hash = base::hash128(session, seed_);
+  return owner_in(buckets_[hash.high % kBuckets], hash.low | 1) != 0;
+}
+
 }  // namespace headgate::api

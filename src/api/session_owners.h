@@ -24,6 +24,8 @@ class SessionOwners {
 
   // Whether the session belongs to that agent; it does from now on if it belonged to none. REQUIRES: neither is empty.
   bool belongs_to(std::string_view session, std::string_view agent);
+  // Whether it belongs to any. REQUIRES: it is not empty.
+  [[nodiscard]] bool has_owner(std::string_view session) const noexcept;
 
  private:
   // 64 bits of a hash under a secret seed stand for a name: to meet another's takes 2^48 tries or more, each a check.

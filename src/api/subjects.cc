@@ -69,7 +69,12 @@ std::optional<Refusal> Subjects::prove_token(const Caller& caller, Check& check)
 
 std::optional<Refusal> Subjects::prove_parent(const Caller& caller, const Check& check) {
   const std::string_view agent = check.parent_agent.empty() ? check.agent : check.parent_agent;
-  if (agent.empty()) return std::nullopt;
+  if (agent.empty()) {
+    if (!caller.known || !owners_.has_owner(check.parent_session)) return std::nullopt;
+    return refusal_of("wrong_subject",
+                      fmt::format("parent: session \"{}\" belongs to an agent, and the check names none",
+                                  base::shortened(check.parent_session, 100)));
+  }
   if (auto refusal = may_name(caller, Bound::kAgent, agent)) {
     refusal->message = "parent: " + refusal->message;
     return refusal;

@@ -240,7 +240,7 @@ void Connection::take_standing() {
   const Places& places = worker_.common().places;
   if (before != Standing::kUnknown || !places.crowded() || places.may_stay(claim_, standing_)) return;
   // It was let in for the time being. It stays at the expense of another, or is answered and goes.
-  if (!worker_.evict_one()) leaves_ = true;
+  if (!worker_.evict_one() && !(claim_.kept && worker_.evict_kept())) leaves_ = true;
 }
 
 void Connection::set_rank() noexcept {

@@ -226,9 +226,9 @@ void read_escalation(const Scope& scope, const Node& node, std::string_view wind
 }
 
 void read_native(const Scope& scope, const Node& list, const Scales& scales, std::vector<Policy>& policies) {
-  if (list.is_null()) return;  // every policy commented out
   if (!list.is_sequence()) {
-    scope.problem(list, "policies must be a list, got " + shown(list));
+    // Nothing is no list: a file that was cut off after this key must not drop all policies.
+    scope.problem(list, "policies must be a list ([] where there are none), got " + shown(list));
     return;
   }
   if (list.items.size() > kMaxPolicies) {

@@ -96,6 +96,19 @@ TEST(GateApi, TakesTheOperationFromTheCallerWhereNoHeaderNamesAnAddress) {
   EXPECT_EQ(gate(server, both).status, 204) << "GET /op";
 }
 
+TEST(GateApi, APathSpeltDifferentlyIsTheSameOperation) {
+  ApiServer server;
+  server.load("policies: [{id: one, match: {operations: [\"GET /tools/search\"]}, key: [], limit: 1/60s}]");
+  EXPECT_EQ(gate(server, {{"X-Original-URI", "/tools/search"}}).status, 204);
+  for (const char* path : {"/tools/%73earch", "//tools/search", "/tools/./search", "/x/../tools/search",
+                           "/../tools/search", "/%74ools//search?x=1", "http://host/tools/a/../search#y"}) {
+    EXPECT_EQ(gate(server, {{"X-Original-URI", path}}).status, 429) << path;
+  }
+  for (const char* other : {"/tools/search/", "/tools%2Fsearch", "/tools/search%2", "/tools/search/..", "/", "/%"}) {
+    EXPECT_EQ(gate(server, {{"X-Original-URI", other}}).status, 204) << other;
+  }
+}
+
 TEST(GateApi, BelievesForwardedAddressesOnlyFromThisMachine) {
   ApiServer server(all_trusted());
   server.load("policies: [{id: by-ip, key: [ip], limit: 1/60s}]");
