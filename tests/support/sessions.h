@@ -40,7 +40,7 @@ class Hand {
   void receive(std::string_view bytes, Nanos now = Nanos{1}) {
     if (closed) return;
     const std::unique_ptr<char[]> copy(new char[bytes.size() + net::Session::kSlack]());
-    std::memcpy(copy.get(), bytes.data(), bytes.size());
+    bytes.copy(copy.get(), bytes.size());
     session_->receive({copy.get(), bytes.size()}, now);
     settle(now);
   }
