@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import unittest
 
@@ -118,8 +119,9 @@ class WebSocket(unittest.IsolatedAsyncioTestCase):
         many = 1000
         before = self.resident()
         sockets = [self.identified(f"agent-{n}") for n in range(many)]
-        self.addCleanup(lambda: [each.close() for each in sockets])
-        self.assertLess((self.resident() - before) / many, 16 * 1024)
+        self.addCleanup(lambda: [socket.close() for socket in sockets])
+        each = 64 if os.environ.get("HEADGATE_SANITIZED") else 16  # a sanitizer keeps books of its own
+        self.assertLess((self.resident() - before) / many, each * 1024)
         self.assertTrue(self.server.check()["allowed"])
 
     def resident(self):
