@@ -279,7 +279,7 @@ TEST(NativePolicy, PoliciesMustBeAListOfMappings) {
   EXPECT_THAT(problems("policies: ~"), ::testing::HasSubstr("policies must be a list ([] where there are none)"));
   EXPECT_EQ(problems("policies: [5]"), "1:12: policy 1: policy must be a mapping, got 5");
   EXPECT_EQ(problems("[]"), "1:1: the document must be a mapping, got a list");
-  EXPECT_TRUE(document("policies:").has_policies);
+  EXPECT_TRUE(document("policies: []").has_policies);
 }
 
 }  // namespace
