@@ -88,8 +88,8 @@ bool Port::accept_one() {
 
 bool Port::find_room(const Places::Claim& claim) {
   const Places& places = worker_.common().places;
-  if (!places.crowded() || worker_.evict_one() || (claim.kept && worker_.evict_kept())) return true;
-  return places.has_kept_place(claim);
+  if (!places.crowded() || worker_.evict_one()) return true;
+  return places.has_kept_place(claim) || (claim.kept && worker_.evict_kept());
 }
 
 void Port::adopt(base::Descriptor socket, const sockaddr_storage& from, const Places::Claim& claim) {
