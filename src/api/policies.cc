@@ -214,7 +214,7 @@ Policies::Changed Policies::apply_locked(Layers next, const Change& change, cons
     entry.who = change.who;
     entry.action = change.action;
     entry.target = change.target;
-    // Versions are counted up, by nobody else, and the newest is in force.
+    // Versions are counted up here alone, and the newest is in force.
     if (version_ != 0) entry.before = audited(version_, Json::object(), change.before);
     entry.after = audited(version_ + 1, differences(document_, result.document), change.after);
     version = service_.database->add_version(made, settings_of(next), entry, kept);

@@ -176,7 +176,7 @@ void Quotas::check(QuotaAsk ask, Done done) {
                     .session = asked.session,
                     .priority = asked.priority,
                     .weight = asking->allowance.weight,
-                    // What is not enforced holds nobody up, not even in line.
+                    // What is not enforced delays no command, not even in line.
                     .until = asking->arrived + (ending_ || asking->monitored() ? Nanos{0} : asked.max_wait)},
                    pace, asking->arrived);
   using Entered = quota::RunQueue::Entered;

@@ -227,7 +227,7 @@ class Engine {
   Result<void> set_override(const Override& override);
   bool clear_override(std::string_view agent);
   [[nodiscard]] std::vector<Override> overrides() const;
-  void set_exempt(const std::vector<std::string>& agents);  // replaces the list; "dashboard" always is
+  void set_exempt(const std::vector<std::string>& agents);  // replaces the list
   void add_exempt(const std::string& agent);
   bool remove_exempt(const std::string& agent);
   [[nodiscard]] std::vector<std::string> exempt() const;
