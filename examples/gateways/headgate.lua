@@ -13,7 +13,9 @@ core.register_action("headgate", {"http-req"}, function(txn)
   -- Only what is named here is sent: nothing of the client's own headers reaches the gate.
   -- Take the agent from what you trust, not from what any client can send.
   if agent then asked["x-headgate-agent"] = {agent} end
-  local answer = core.httpclient():get{url = "http://127.0.0.1:7070/v1/gate", headers = asked, timeout = 200}
+  -- The timeout, in milliseconds, must be longer than gate.max_wait of Headgate (default 0: the gate answers at once)
+  -- and, with Redis, than store.deadline (default 250ms): after it the request goes through.
+  local answer = core.httpclient():get{url = "http://127.0.0.1:7070/v1/gate", headers = asked, timeout = 500}
   if answer and answer.status == 429 then
     txn:set_var("txn.headgate_denied", true)
     txn:set_var("txn.headgate_retry_after", answer.headers["retry-after"] and answer.headers["retry-after"][0] or "1")

@@ -64,6 +64,10 @@ struct Check {
   Nanos max_wait{0};  // how long the asker is ready to wait, where a policy queues
 
   const Allowances* allowances = nullptr;  // a command, which has quotas in place of tiers
+
+  // The caller to whose share of the cells new cells count. Empty: the agent, else the address. Set where the agent is
+  // not proven, so that a caller that makes up agents has one share. No policy sees it.
+  std::string_view owner;
 };
 
 // Bounds on a check, so that nobody can make one expensive.

@@ -240,7 +240,7 @@ class MemoryLimiter final : public Limiter {
   Result<void> set_limit(const Limit& limit, OnChange how = OnChange::kKeepFraction, std::size_t index = 0);
 
   [[nodiscard]] LimiterTotals totals() const noexcept;
-  // REQUIRES: Options::track_keys. Called under a shard's lock: be quick, and do not call the limiter.
+  // Visits none without Options::track_keys. Called under a shard's lock: be quick, and do not call the limiter.
   void for_each_key(
       const std::function<void(std::string_view key, std::uint64_t acquired, std::uint64_t throttled)>& visit) const;
   // Drops idle cells where nobody passes by, looking at up to `cells` of them.
@@ -249,7 +249,7 @@ class MemoryLimiter final : public Limiter {
   // Writes every cell to a file, whole or not at all. Each shard is held for microseconds.
   Result<void> save(const std::string& path) const;
   // Reads what save() wrote; returns how many cells came back. A torn or foreign file is refused and changes nothing.
-  // REQUIRES: no key has been seen yet.
+  // So is any file once a key has been seen.
   Result<std::size_t> restore(const std::string& path);
 
  private:

@@ -34,18 +34,39 @@ class [[nodiscard]] Result {
   explicit operator bool() const noexcept { return has_value(); }
 
   // REQUIRES: has_value().
-  T& value() & noexcept { return *std::get_if<0>(&state_); }
-  const T& value() const& noexcept { return *std::get_if<0>(&state_); }
-  T&& value() && noexcept { return std::move(*std::get_if<0>(&state_)); }
+  T& value() & noexcept {
+    assert(has_value());
+    return *std::get_if<0>(&state_);
+  }
+  const T& value() const& noexcept {
+    assert(has_value());
+    return *std::get_if<0>(&state_);
+  }
+  T&& value() && noexcept {
+    assert(has_value());
+    return std::move(*std::get_if<0>(&state_));
+  }
   T& operator*() & noexcept { return value(); }
   const T& operator*() const& noexcept { return value(); }
   T&& operator*() && noexcept { return std::move(*this).value(); }
-  T* operator->() noexcept { return std::get_if<0>(&state_); }
-  const T* operator->() const noexcept { return std::get_if<0>(&state_); }
+  T* operator->() noexcept {
+    assert(has_value());
+    return std::get_if<0>(&state_);
+  }
+  const T* operator->() const noexcept {
+    assert(has_value());
+    return std::get_if<0>(&state_);
+  }
 
   // REQUIRES: !has_value().
-  const Error& error() const& noexcept { return *std::get_if<1>(&state_); }
-  Error&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
+  const Error& error() const& noexcept {
+    assert(!has_value());
+    return *std::get_if<1>(&state_);
+  }
+  Error&& error() && noexcept {
+    assert(!has_value());
+    return std::move(*std::get_if<1>(&state_));
+  }
 
  private:
   std::variant<T, Error> state_;
@@ -59,8 +80,14 @@ class [[nodiscard]] Result<void> {
   [[nodiscard]] bool has_value() const noexcept { return ok_; }
   explicit operator bool() const noexcept { return ok_; }
   // REQUIRES: !has_value().
-  const Error& error() const& noexcept { return error_; }
-  Error&& error() && noexcept { return std::move(error_); }
+  const Error& error() const& noexcept {
+    assert(!has_value());
+    return error_;
+  }
+  Error&& error() && noexcept {
+    assert(!has_value());
+    return std::move(error_);
+  }
 
  private:
   Error error_;

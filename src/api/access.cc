@@ -119,6 +119,7 @@ Caller caller_of(const state::Token& token) {
   caller.who = token.name.empty() ? token.id : token.name;
   caller.token = token.number;
   caller.expires = token.expires;
+  if (caller.agent.empty() && !caller.speaks_for_others()) caller.owner = "token:" + token.id;
   return caller;
 }
 
@@ -345,14 +346,22 @@ std::optional<Refusal> Access::believe(const Caller& caller, const net::Peer* pe
 
 const Subjects& Access::subjects() const noexcept { return impl_->subjects; }
 
-bool Access::still_good(Caller& caller, Nanos now) const {
-  if (caller.token == 0) return caller.session.empty() || impl_->sessions.holds(caller.session, now);
-  if (caller.expires != Nanos{0} && caller.expires <= impl_->clock.wall(now)) return false;
+bool Access::still_good(Credential& credential, Nanos now) const {
+  if (credential.token == 0) return credential.session.empty() || impl_->sessions.holds(credential.session, now);
+  if (credential.expires != Nanos{0} && credential.expires <= impl_->clock.wall(now)) return false;
   const std::uint64_t version = impl_->database.token_version();
-  if (version == caller.token_version) return true;
-  if (!impl_->database.has_token(caller.token)) return false;
-  caller.token_version = version;
+  if (version == credential.token_version) return true;
+  if (!impl_->database.has_token(credential.token)) return false;
+  credential.token_version = version;
   return true;
+}
+
+std::function<bool()> Access::validity_of(const Credential& credential) const {
+  if (!credential.may_end()) return {};
+  return [this, credential] {
+    Credential own = credential;
+    return still_good(own, impl_->clock.now());
+  };
 }
 
 std::string Access::new_code() { return impl_->codes.make(impl_->clock.now()); }

@@ -8,6 +8,7 @@
 // here by a stranger's DNS.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,7 +69,10 @@ class Access {
   [[nodiscard]] const Subjects& subjects() const noexcept;
   // Whether the token or browser session of an open connection is still good. A relaxed load and a comparison; only
   // once tokens have changed is this one looked for again. `now` is steady.
-  [[nodiscard]] bool still_good(Caller& caller, Nanos now) const;
+  [[nodiscard]] bool still_good(Credential& credential, Nanos now) const;
+  // The same for a check that waits: it may be called from several threads at once, and lives no longer than this.
+  // Empty: the credential never ends.
+  [[nodiscard]] std::function<bool()> validity_of(const Credential& credential) const;
 
   // Browsers. A code is good once, for ten minutes; a session for twelve hours, in an HttpOnly, SameSite=Strict cookie.
   // Both are kept in memory, and stand for an admin. Of codes the newest 100 count, of sessions the newest 1,000.

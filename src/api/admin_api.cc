@@ -32,8 +32,8 @@ void keep(const Call& call, const control::Emergency& before, const control::Eme
   entry.time = call.wall();
   entry.who = call.who();
   entry.action = next.active ? "emergency.on" : "emergency.off";
-  entry.before = emergency_setting(before);
-  entry.after = emergency_setting(next);
+  entry.before = emergency_setting(before, call.service().node);
+  entry.after = emergency_setting(next, call.service().node);
   const std::array settings{state::Setting{"emergency", "state", entry.after}};
   call.service().database->change(settings, entry, std::move(kept));
 }
@@ -123,7 +123,7 @@ Result<void> apply_setting(Service& service, const state::Setting& setting) {
     }
   }
   if (setting.section == "emergency") {
-    const auto state = setting.value ? emergency_of_setting(*setting.value) : control::Emergency{};
+    const auto state = setting.value ? emergency_of_setting(*setting.value, service.node) : control::Emergency{};
     if (!state) return Error{ErrorCode::kCorrupt, "the emergency throttle's state cannot be read"};
     engine.restore_emergency(*state);
   }

@@ -26,7 +26,8 @@ inline void answer_aside(Call& call, const std::function<void(Handoff&)>& work) 
   if (!call.service().engine->has_remote()) {
     run();
   } else if (!call.context.background->run(run)) {
-    handoff->fail(503, "busy", "too many look at what is in the store already; ask again in a moment");
+    handoff->fail(503, "busy", "too many look at what is in the store already; ask again in a moment",
+                  "Retry-After: 1\r\n");
   }
   handoff->give(call.reply);
 }

@@ -1,3 +1,4 @@
+#include <cassert>
 #include <string>
 #include <vector>
 
@@ -35,12 +36,17 @@ enum class Line : std::uint8_t { kMayWait, kNever };
 
 std::uint64_t ask_engine(const Service& service, Line line, observe::Protocol protocol, Nanos now, const Check& check,
                          engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
+  assert(decision.judged.empty() && decision.outcomes.empty());
   const Watch watch(service, now);
   const auto counted = [&]() -> engine::Engine::Done {
-    return [&service, protocol, agent = std::string(check.agent), done = later()](const engine::CheckDecision& answer) {
-      count(service, protocol, agent, answer, Nanos{-1});
-      done(answer);
-    };
+    engine::Engine::Done done = later();
+    engine::Done::Valid valid = done.valid();
+    return {[&service, protocol, agent = std::string(check.agent),
+             done = std::move(done)](const engine::CheckDecision& answer) {
+              count(service, protocol, agent, answer, Nanos{-1});
+              done(answer);
+            },
+            std::move(valid)};
   };
   const std::uint64_t waiting = line == Line::kMayWait ? service.engine->check_or_wait(now, check, decision, counted)
                                                        : service.engine->check_later(now, check, decision, counted);

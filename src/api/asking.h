@@ -26,6 +26,7 @@ struct Buffers {
 struct Asked {
   std::string_view request_id;
   bool problem_json = false;
+  const Credential* credential = nullptr;  // that it was asked with; not there any more once the answer comes later
 };
 
 // The X-Request-Id line of an answer.
@@ -39,30 +40,42 @@ inline void append_request_id(std::string_view id, std::string& headers) {
 // Counts a question that could not be read.
 void count_error(const Service& service, observe::Protocol protocol, Nanos now);
 
-// Asks, and has `kAnswer` make the answer of the decision, now or once the check need not wait any more.
+// 401, to a check whose token has ended while it waited.
+void answer_revoked(const engine::CheckDecision& decision, const Asked& asked, Buffers& buffers,
+                    net::HttpAnswer& answer);
+
+enum class Waiting : std::uint8_t { kInLine, kNever };
+
+// Asks, and has `kAnswer` make the answer of the decision, now or once the check need not wait any more. kNever: a
+// check that would wait in line is denied instead.
 template <void (*kAnswer)(const engine::CheckDecision&, const Asked&, Buffers&, net::HttpAnswer&)>
 void ask_and_answer(Context& context, observe::Protocol protocol, const net::HttpRequest& request,
-                    net::HttpReply& reply, const Check& check, const Asked& asked) {
+                    net::HttpReply& reply, const Check& check, const Asked& asked, Waiting how = Waiting::kInLine) {
   struct Later {
     net::HttpReply& reply;
     const Asked& asked;
+    const Access& access;
     std::shared_ptr<Ticket> ticket;
-  } later{reply, asked, nullptr};
+  } later{reply, asked, *context.service.access, nullptr};
   // One pointer, so that the function needs no memory of its own.
   const auto make = [&later]() -> engine::Engine::Done {
     later.ticket = std::make_shared<Ticket>();
     later.ticket->reply = later.reply.later();
-    return [ticket = later.ticket, id = std::string(later.asked.request_id),
-            problem_json = later.asked.problem_json](const engine::CheckDecision& decided) {
+    auto send = [ticket = later.ticket, id = std::string(later.asked.request_id),
+                 problem_json = later.asked.problem_json](const engine::CheckDecision& decided) {
       Buffers own;
       net::HttpAnswer answer;
-      kAnswer(decided, {id, problem_json}, own, answer);
+      const auto fill = decided.why == engine::Why::kRevoked ? answer_revoked : kAnswer;
+      fill(decided, {id, problem_json}, own, answer);
       ticket->answered.store(true);
       ticket->reply->send(answer);
     };
+    const Credential* const credential = later.asked.credential;
+    return {std::move(send), credential != nullptr ? later.access.validity_of(*credential) : nullptr};
   };
   engine::CheckDecision decision;
-  const std::uint64_t waiting = ask(context.service, protocol, request.now, check, decision, make);
+  const auto asks = how == Waiting::kInLine ? ask : ask_no_line;
+  const std::uint64_t waiting = asks(context.service, protocol, request.now, check, decision, make);
   if (later.ticket != nullptr) {
     // Answered by now, perhaps: then the next sweep finds so.
     if (waiting != 0) context.waiters->add(waiting, std::move(later.ticket));

@@ -95,20 +95,24 @@ std::string_view title_of(int status) noexcept {
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+std::string_view append_failure(const Failure& failure, bool problem_json, std::string& body) {
+  if (!problem_json) {
+    body += text_of(Json{{"error", failure.code}, {"message", failure.message}});
+    return "application/json";
+  }
+  body += text_of(Json{{"type", "about:blank"},
+                       {"title", title_of(failure.status)},
+                       {"status", failure.status},
+                       {"detail", failure.message},
+                       {"error", failure.code}});
+  return "application/problem+json";
+}
+
 void send_error(const net::HttpRequest& request, net::HttpReply& reply, int status, std::string_view code,
                 std::string_view message, std::string_view headers) {
   net::HttpAnswer answer;
   std::string body;
-  if (wants_problem_json(request)) {
-    answer.content_type = "application/problem+json";
-    body = text_of(Json{{"type", "about:blank"},
-                        {"title", title_of(status)},
-                        {"status", status},
-                        {"detail", message},
-                        {"error", code}});
-  } else {
-    body = text_of(Json{{"error", code}, {"message", message}});
-  }
+  answer.content_type = append_failure({status, code, message}, wants_problem_json(request), body);
   answer.status = status;
   answer.body = body;
   answer.headers = headers;
@@ -117,7 +121,7 @@ void send_error(const net::HttpRequest& request, net::HttpReply& reply, int stat
 
 void refuse(const net::HttpRequest& request, net::HttpReply& reply, const Refusal& refusal, std::string_view headers) {
   std::string more(headers);
-  if (refusal.status == 401) more += "WWW-Authenticate: Bearer realm=\"headgate\"\r\n";
+  if (refusal.status == 401) more += kBearerChallenge;
   if (refusal.retry_after > Nanos{0}) append_retry_after(refusal.retry_after, more);
   send_error(request, reply, refusal.status, refusal.code, refusal.message, more);
 }
@@ -223,25 +227,27 @@ Result<Json> json_of(std::string_view text) {
   return Json::parse(text.begin(), text.end(), nullptr, false);
 }
 
-std::optional<Json> body_of(const Call& call, std::span<const std::string_view> fields) {
-  Result<Json> body = json_of(call.request.body);
-  if (!body) {
-    call.fail(400, "invalid_request", body.error().message);
-    return std::nullopt;
-  }
+Result<Json> fields_of(std::string_view text, std::span<const std::string_view> fields) {
+  Result<Json> body = json_of(text);
+  if (!body) return body;
   if (!body->is_object()) {
-    call.fail(400, "invalid_request", fmt::format("the body must be a JSON object, got {}", kind_of(*body)));
-    return std::nullopt;
+    return Error{ErrorCode::kInvalidArgument, fmt::format("the body must be a JSON object, got {}", kind_of(*body))};
   }
   for (const auto& [name, value] : body->items()) {
     if (std::find(fields.begin(), fields.end(), name) != fields.end()) continue;
     const std::vector<std::string> names(fields.begin(), fields.end());
-    call.fail(
-        400, "invalid_request",
-        fmt::format("there is no field \"{}\" here{}", base::shortened(name, kShown), base::did_you_mean(name, names)));
-    return std::nullopt;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("there is no field \"{}\" here{}", base::shortened(name, kShown), base::did_you_mean(name, names))};
   }
-  return *std::move(body);
+  return body;
+}
+
+std::optional<Json> body_of(const Call& call, std::span<const std::string_view> fields) {
+  Result<Json> body = fields_of(call.request.body, fields);
+  if (body) return *std::move(body);
+  call.fail(400, "invalid_request", body.error().message);
+  return std::nullopt;
 }
 
 bool query_fits(const Call& call, std::span<const std::string_view> names) {

@@ -35,7 +35,12 @@ struct Context {
   std::shared_ptr<EmergencyKeeper> keeper;
   std::shared_ptr<Waiters> waiters;
   std::shared_ptr<SimulationRunner> simulations;
-  std::shared_ptr<Background> background;
+  // Each has its own threads and bounds, so that none of them waits for another. The emergency throttle, tokens and
+  // overrides use none: they take effect on the io thread.
+  std::shared_ptr<Background> background;  // reads the disk, or a remote store
+  std::shared_ptr<Background> changes;     // puts policies in force
+  std::shared_ptr<Background> trials;      // validates, explains and simulates
+  std::shared_ptr<Background> batches;     // judges large batches
   std::mutex settings_mutex{};  // held by whoever changes what operators have set, from reading it to applying it
 };
 
@@ -89,6 +94,14 @@ struct Route {
 // All of them. Paths without braces win.
 [[nodiscard]] std::span<const Route> routes() noexcept;
 
+// The body of an answer that says what went wrong; returns its content type.
+struct Failure {
+  int status = 0;
+  std::string_view code;
+  std::string_view message;
+};
+std::string_view append_failure(const Failure& failure, bool problem_json, std::string& body);
+inline constexpr std::string_view kBearerChallenge = "WWW-Authenticate: Bearer realm=\"headgate\"\r\n";  // with 401
 // {"error","message"}, or the same as application/problem+json if the request would rather have that.
 void send_error(const net::HttpRequest& request, net::HttpReply& reply, int status, std::string_view code,
                 std::string_view message, std::string_view headers = {});
@@ -106,7 +119,9 @@ struct StatusAndCode {
 // The body as JSON: an object without a field twice, at most 32 deep. An Error says what is wrong.
 [[nodiscard]] Result<Json> json_of(std::string_view text);
 [[nodiscard]] std::string text_of(const Json& json);
-// The body of a call as an object with no other fields than these; nullopt: it has been answered with 400.
+// The text as an object with no other fields than these.
+[[nodiscard]] Result<Json> fields_of(std::string_view text, std::span<const std::string_view> fields);
+// The same for the body of a call; nullopt: it has been answered with 400.
 [[nodiscard]] std::optional<Json> body_of(const Call& call, std::span<const std::string_view> fields);
 [[nodiscard]] inline Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 using engine::number_json;

@@ -10,8 +10,19 @@
 
 namespace headgate::api {
 
+// What a caller identified itself by, so that what outlasts its request can ask whether it is still good.
+struct Credential {
+  std::uint64_t token = 0;          // 0: none
+  std::uint64_t token_version = 0;  // of all tokens, when this one was found
+  Nanos expires{0};                 // of the token, by the wall clock; 0: never
+  std::string session{};            // of a browser; empty: none
+
+  // Whether it may stop being good: callers without a token and certificates stay what they are.
+  [[nodiscard]] bool may_end() const noexcept { return token != 0 || !session.empty(); }
+};
+
 // Who speaks. What it binds are the only names that it may give; empty: it binds none of that kind.
-struct Caller {
+struct Caller : Credential {
   bool known = false;  // by a token, a browser session or a client certificate
   state::Role role = state::Role::kAgent;
   std::string agent;
@@ -19,12 +30,9 @@ struct Caller {
   std::string tenant;
   std::string plan;
   std::string who;  // for the audit log: the token's name or id
-
-  // What it identified itself by, so that a connection that stays open can ask whether it is still good.
-  std::uint64_t token = 0;          // 0: none
-  std::uint64_t token_version = 0;  // of all tokens, when this one was found
-  Nanos expires{0};                 // of the token, by the wall clock; 0: never
-  std::string session;              // of a browser; empty: none
+  // Whose cells its checks make, where it may make up agents ("token:<id>"): role agent or viewer, and no agent bound.
+  // Empty: the cells are those of the agent that a check names.
+  std::string owner;
 
   // Believed in all it says: an admin, a gateway, and with auth: local anyone on this machine without a token.
   [[nodiscard]] bool speaks_for_others() const noexcept {

@@ -20,16 +20,17 @@ bool same(const control::Emergency& a, const control::Emergency& b) {
 
 }  // namespace
 
-std::string emergency_setting(const control::Emergency& state) {
+std::string emergency_setting(const control::Emergency& state, const std::string& here) {
   return text_of(Json{{"active", state.active},
                       {"automatic", state.automatic},
                       {"held_off", state.held_off},
                       {"reason", state.reason},
                       {"by", state.by},
+                      {"node", state.automatic && state.node.empty() ? here : state.node},
                       {"since_ns", state.since.count()}});
 }
 
-std::optional<control::Emergency> emergency_of_setting(const std::string& text) {
+std::optional<control::Emergency> emergency_of_setting(const std::string& text, const std::string& here) {
   const Json json = Json::parse(text, nullptr, false);
   try {
     control::Emergency state;
@@ -38,6 +39,7 @@ std::optional<control::Emergency> emergency_of_setting(const std::string& text) 
     state.held_off = json.at("held_off").get<bool>();
     state.reason = json.at("reason").get<std::string>();
     state.by = json.at("by").get<std::string>();
+    if (const std::string node = json.value("node", ""); node != here) state.node = node;
     state.since = Nanos{json.at("since_ns").get<std::int64_t>()};
     return state;
   } catch (const nlohmann::json::exception&) {
@@ -54,14 +56,14 @@ void EmergencyKeeper::on_notice(const observe::Notice& notice) {
   for (const state::Setting& setting : service_->database->settings("emergency")) {
     if (setting.value) before = *setting.value;
   }
-  const std::optional<control::Emergency> kept = emergency_of_setting(before);
+  const std::optional<control::Emergency> kept = emergency_of_setting(before, service_->node);
   if (same(kept.value_or(control::Emergency{}), now)) return;
   state::AuditEntry entry;
   entry.time = notice.time;
   entry.who = notice.agent.empty() ? "load" : notice.agent;
   entry.action = now.active ? "emergency.on" : "emergency.off";
   entry.before = before;
-  entry.after = emergency_setting(now);
+  entry.after = emergency_setting(now, service_->node);
   const std::array settings{state::Setting{"emergency", "state", entry.after}};
   service_->database->change(settings, entry, [](const Result<void>& saved) {
     if (saved) return;

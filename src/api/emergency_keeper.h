@@ -11,9 +11,10 @@
 
 namespace headgate::api {
 
-[[nodiscard]] std::string emergency_setting(const control::Emergency& state);
+// As it is kept, and read by other nodes; `here` is the name of this one.
+[[nodiscard]] std::string emergency_setting(const control::Emergency& state, const std::string& here);
 // nullopt: it is not what emergency_setting() writes.
-[[nodiscard]] std::optional<control::Emergency> emergency_of_setting(const std::string& text);
+[[nodiscard]] std::optional<control::Emergency> emergency_of_setting(const std::string& text, const std::string& here);
 
 // Hears of every change by a notice; those that came by API are on disk by then, so it writes the others.
 class EmergencyKeeper final : public observe::NoticeSink {

@@ -29,14 +29,52 @@ bool is_address(std::string_view text) noexcept {
   });
 }
 
+// Reads the headers that are believed. Each of them may be given once: of two, one may be the proxy's and one its
+// client's, and the proxy may have checked the other.
+class Believed {
+ public:
+  explicit Believed(const net::HttpRequest& request) noexcept : request_(request) {}
+
+  [[nodiscard]] std::string_view read(std::string_view lower_case_name) noexcept {
+    if (request_.count(lower_case_name) > 1) repeated_ = lower_case_name;
+    return request_.header(lower_case_name);
+  }
+  // A header that is a list, which proxies may continue in a line of their own: its last line.
+  [[nodiscard]] std::string_view last_line(std::string_view lower_case_name) const noexcept {
+    std::string_view last;
+    for (const net::Header& header : request_.headers) {
+      if (same_text(header.name, lower_case_name)) last = header.value;
+    }
+    return last;
+  }
+  // One that was read and was given more than once; empty: there is none.
+  [[nodiscard]] std::string_view repeated() const noexcept { return repeated_; }
+  [[nodiscard]] const net::HttpRequest& request() const noexcept { return request_; }
+
+ private:
+  const net::HttpRequest& request_;
+  std::string_view repeated_;
+};
+
+std::string problem_of_repeated(std::string_view lower_case_name, int count) {
+  std::string name(lower_case_name);
+  bool begins = true;
+  for (char& c : name) {
+    if (begins && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+    begins = c == '-';
+  }
+  return fmt::format("{} must be given once, came {} times: let the proxy clear what its client sends", name, count);
+}
+
 // The address of the proxy's client, as far as it can be believed.
-std::string_view client_ip(const net::HttpRequest& request, const Caller& caller, const GateTrust& trust) noexcept {
+std::string_view client_ip(Believed& headers, const Caller& caller, const GateTrust& trust) noexcept {
+  const net::HttpRequest& request = headers.request();
   if (request.peer == nullptr) return {};
   const bool proxy = caller.known ? caller.speaks_for_others() : request.peer->loopback;
   if (proxy) {
-    if (const std::string_view real = request.header("x-real-ip"); is_address(real)) return real;
+    if (const std::string_view real = headers.read("x-real-ip"); is_address(real)) return real;
     if (trust.forwarded_for) {
-      const std::string_view hops = request.header("x-forwarded-for");
+      const std::string_view hops = headers.last_line("x-forwarded-for");
       const std::size_t comma = hops.rfind(',');
       const std::string_view last = base::trimmed(comma == std::string_view::npos ? hops : hops.substr(comma + 1));
       if (is_address(last)) return last;
@@ -99,10 +137,10 @@ void append_normal(std::string_view path, std::string& out) {
 
 // A value that proxies set under one of several names. One that came under two names, and not the same, may be the
 // client's: nullopt.
-std::optional<std::string_view> agreed(const net::HttpRequest& request, std::span<const std::string_view> names) {
+std::optional<std::string_view> agreed(Believed& headers, std::span<const std::string_view> names) {
   std::string_view found;
   for (const std::string_view name : names) {
-    const std::string_view value = request.header(name);
+    const std::string_view value = headers.read(name);
     if (value.empty()) continue;
     if (!found.empty() && found != value) return std::nullopt;
     found = value;
@@ -113,14 +151,15 @@ std::optional<std::string_view> agreed(const net::HttpRequest& request, std::spa
 constexpr std::array<std::string_view, 3> kUris{"x-original-uri", "x-forwarded-uri", "x-original-url"};
 
 bool names_address(const net::HttpRequest& request) noexcept {
-  return std::any_of(kUris.begin(), kUris.end(), [&](std::string_view name) { return !request.header(name).empty(); });
+  return std::any_of(kUris.begin(), kUris.end(),
+                     [&](std::string_view name) { return !request.header(name).empty() || request.count(name) > 1; });
 }
 
 // "GET /path", in `out`; what is too long for an operation counts as its beginning. A problem: what is wrong.
-std::string_view operation_of(const net::HttpRequest& request, std::string& out) {
+std::string_view operation_of(Believed& headers, std::string& out) {
   constexpr std::array<std::string_view, 2> kMethods{"x-original-method", "x-forwarded-method"};
-  const std::optional<std::string_view> named = agreed(request, kUris);
-  const std::optional<std::string_view> by = agreed(request, kMethods);
+  const std::optional<std::string_view> named = agreed(headers, kUris);
+  const std::optional<std::string_view> by = agreed(headers, kMethods);
   if (!named || !by) {
     return "X-Original-URI or -Method and X-Forwarded-Uri or -Method differ: one of them is the client's; let the "
            "proxy "
@@ -131,7 +170,7 @@ std::string_view operation_of(const net::HttpRequest& request, std::string& out)
   if (uri.empty()) {
     return "the operation is needed: give X-Original-URI or X-Forwarded-Uri, or X-Headgate-Operation";
   }
-  out.assign(method.empty() ? to_string(request.method) : method);
+  out.assign(method.empty() ? to_string(headers.request().method) : method);
   out += ' ';
   append_normal(path_of(uri), out);
   if (out.size() > kMaxNameBytes) {
@@ -250,23 +289,29 @@ void check_gate(Context& context, const net::HttpRequest& request, net::HttpRepl
     send_error(request, reply, 400, "invalid_check", problem);
   };
   Check check;
-  if (trust.agent) check.agent = request.header("x-headgate-agent");
-  if (trust.operation) check.operation = request.header("x-headgate-operation");
-  if (trust.session) check.session = request.header("x-headgate-session");
-  if (trust.user) check.user = request.header("x-headgate-user");
-  if (trust.context) check.context = request.header("x-headgate-context");
+  Believed headers(request);
+  if (trust.agent) check.agent = headers.read("x-headgate-agent");
+  if (trust.operation) check.operation = headers.read("x-headgate-operation");
+  if (trust.session) check.session = headers.read("x-headgate-session");
+  if (trust.user) check.user = headers.read("x-headgate-user");
+  if (trust.context) check.context = headers.read("x-headgate-context");
   check.channel = "http";
-  check.ip = client_ip(request, admission.caller, trust);
+  check.ip = client_ip(headers, admission.caller, trust);
   thread_local std::string operation;
   // Where the proxy names no address, the operation can only be the caller's own word.
-  if (check.operation.empty() && !names_address(request)) check.operation = request.header("x-headgate-operation");
+  if (check.operation.empty() && !names_address(request)) check.operation = headers.read("x-headgate-operation");
+  std::string_view problem;
   if (check.operation.empty()) {
-    if (const std::string_view problem = operation_of(request, operation); !problem.empty()) return invalid(problem);
+    problem = operation_of(headers, operation);
     check.operation = operation;
   }
   std::array<Cost, kMaxCosts> costs;
   std::size_t count = 0;
-  const std::string_view cost = trust.cost ? request.header("x-headgate-cost") : std::string_view();
+  const std::string_view cost = trust.cost ? headers.read("x-headgate-cost") : std::string_view();
+  if (const std::string_view name = headers.repeated(); !name.empty()) {
+    return invalid(problem_of_repeated(name, request.count(name)));
+  }
+  if (!problem.empty()) return invalid(problem);
   if (!costs_of(cost, costs, count) || !count_request(costs, count)) {
     return invalid(
         fmt::format("X-Headgate-Cost must be a number, or up to {} of UNIT=NUMBER with commas between them, "
@@ -277,8 +322,12 @@ void check_gate(Context& context, const net::HttpRequest& request, net::HttpRepl
   if (const auto refusal = context.service.access->believe(admission.caller, nullptr, check)) {
     return refuse(request, reply, *refusal);
   }
-  const Asked asked{sane_request_id(request), wants_problem_json(request)};
-  ask_and_answer<answer_gate>(context, observe::Protocol::kGate, request, reply, check, asked);
+  const Asked asked{sane_request_id(request), wants_problem_json(request), &admission.caller};
+  // A proxy that gives up before the answer comes may let the request through, so that a check waits in line only for
+  // as long as the configuration says.
+  check.max_wait = context.options.gate_max_wait;
+  const Waiting how = check.max_wait > Nanos{0} ? Waiting::kInLine : Waiting::kNever;
+  ask_and_answer<answer_gate>(context, observe::Protocol::kGate, request, reply, check, asked, how);
 }
 
 void handle_gate(Call& call) { check_gate(call.context, call.request, call.reply); }

@@ -1,6 +1,6 @@
-// An answer that comes before its handler returns, or after it from another thread: nobody knows beforehand.
+// An answer that comes before its handler returns, or after it from another thread.
 //
-// Safe for concurrent use: answer() once, from anywhere; give() once, by the handler, after it has asked.
+// Safe for concurrent use: answer() once, from anywhere; give() once, by the handler.
 #pragma once
 
 #include <memory>
@@ -38,14 +38,17 @@ class Handoff : public std::enable_shared_from_this<Handoff> {
     send(*later, answer);
   }
   void send(const Json& json) { answer({.body = text_of(json), .headers = {}}); }
-  void fail(int status, std::string_view code, std::string_view message) {
+  void fail(int status, std::string_view code, std::string_view message, std::string_view headers = {}) {
     Json body{{"error", code}, {"message", message}};
     std::string type = "application/json";
     if (problem_json_) {
       body.update({{"type", "about:blank"}, {"title", title_of(status)}, {"status", status}, {"detail", message}});
       type = "application/problem+json";
     }
-    answer({.status = status, .body = text_of(body), .headers = {}, .content_type = std::move(type)});
+    answer({.status = status,
+            .body = text_of(body),
+            .headers = std::string(status == 401 ? kBearerChallenge : headers),
+            .content_type = std::move(type)});
   }
 
   void fail(const Error& error) {
@@ -88,19 +91,33 @@ class Handoff : public std::enable_shared_from_this<Handoff> {
   std::shared_ptr<net::LaterReply> later_;
 };
 
-// Runs the work on the thread for what waits for a disk; it answers by the handoff. At the bound of that thread: 503.
+// Runs the work on a thread of `background`; it answers by the handoff. At its bounds the answer is 503 with `busy` as
+// the message; if the caller's token has ended meanwhile, it is 401. The work may use nothing of the call but what it
+// has copied.
+template <class Work>
+void answer_in(Background& background, Call& call, std::string_view busy, Work work) {
+  const auto handoff = std::make_shared<Handoff>(call);
+  handoff->give(call.reply);
+  const bool taken = background.run(
+      [handoff, valid = call.service().access->validity_of(call.caller), work = std::move(work)] {
+        try {
+          if (valid && !valid()) {
+            return handoff->fail(401, "unauthorized", "The token has expired or was revoked while the call waited");
+          }
+          work(*handoff);
+        } catch (const std::exception& error) {
+          handoff->fail(500, "internal", error.what());
+        }
+      },
+      call.request.body.size());
+  if (!taken) handoff->fail(503, "busy", busy, "Retry-After: 1\r\n");
+}
+
+// For work that waits for the disk.
 template <class Work>
 void read_in_background(Call& call, Work work) {
-  const auto handoff = std::make_shared<Handoff>(call);
-  const bool taken = call.context.background->run([handoff, work = std::move(work)] {
-    try {
-      work(*handoff);
-    } catch (const std::exception& error) {
-      handoff->fail(500, "internal", error.what());
-    }
-  });
-  if (!taken) handoff->fail(503, "busy", "too many wait for the disk already; ask again in a moment");
-  handoff->give(call.reply);
+  answer_in(*call.context.background, call, "too many wait for the disk already; ask again in a moment",
+            std::move(work));
 }
 
 }  // namespace headgate::api

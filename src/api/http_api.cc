@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <thread>
 
 #include "api/alerts.h"
 #include "api/background.h"
@@ -122,6 +123,15 @@ std::string new_request_id() {
   return fmt::format("{:016x}", last.low);
 }
 
+// A batch that is refused at these bounds is answered with 503.
+Background::Bounds bounds_of_batches() {
+  constexpr std::size_t kMostThreads = 4;
+  constexpr std::size_t kMostBatches = 1'024;
+  constexpr std::size_t kMostBytes = 64 << 20;
+  const std::size_t threads = std::clamp<std::size_t>(std::thread::hardware_concurrency() / 2, 1, kMostThreads);
+  return {.threads = threads, .queued = kMostBatches, .bytes = kMostBytes};
+}
+
 std::shared_ptr<Waiters> made_waiters(Service& service) {
   if (service.waiters == nullptr) service.waiters = std::make_shared<Waiters>();
   return service.waiters;
@@ -138,7 +148,10 @@ class Routing final : public HttpApi {
                  std::make_shared<EmergencyKeeper>(service),
                  made_waiters(service),
                  std::make_shared<SimulationRunner>(),
-                 std::make_shared<Background>()},
+                 std::make_shared<Background>(),
+                 std::make_shared<Background>(),
+                 std::make_shared<Background>(),
+                 std::make_shared<Background>(bounds_of_batches())},
         factor_audit_(std::make_shared<FactorAudit>(service)) {
     if (service.notices != nullptr) {
       service.notices->add(context_.keeper);
@@ -158,6 +171,8 @@ class Routing final : public HttpApi {
 
   void tick() override {
     context_.waiters->sweep(*context_.service.engine);
+    // Those behind them in line may have room now.
+    if (context_.service.engine->revoke_invalid() > 0) context_.service.wake();
     if (context_.service.quotas != nullptr) context_.service.quotas->tick();
   }
 

@@ -44,6 +44,7 @@ struct HttpApiOptions {
   std::size_t max_cells = 0;                       // of the engine, for those who look; 0: not told
   WebSocketUpgrade websocket;
   GateTrust gate;
+  Nanos gate_max_wait{0};  // how long a check of /v1/gate waits in line at most; 0: it is denied instead
 };
 
 class HttpApi : public net::HttpHandler {

@@ -44,6 +44,7 @@ const std::string& openapi_schemas() {
   "remaining": {"type": ["number", "null"]},
   "reset_time": {"type": "integer"},
   "retry_after_ms": {"type": "integer", "description": "-1: no wait could help"},
+  "backoff_ms": {"type": "integer", "description": "the same as retry_after_ms, where that is longer than the limit needs, since this was denied several times in a row"},
   "delay_ms": {"type": "integer"},
   "waited_ms": {"type": "integer"},
   "throttle_factor": {"type": "number"},
@@ -108,7 +109,7 @@ const std::string& openapi_schemas() {
   "file": {"type": "string"}, "line": {"type": "integer"}, "column": {"type": "integer"}, "message": {"type": "string"}}},
 "Document": {"type": "object", "description": "a policy document, or {\"text\": \"...\"} with one in it", "additionalProperties": true},
 "Policy": {"type": "object", "properties": {"id": {"type": "string", "description": "that of the path, if it is given"}}, "additionalProperties": true},
-"PolicySummary": {"type": "object", "required": ["id", "name", "mode", "priority", "limits", "action", "behavior", "key", "unit", "source"], "properties": {
+"PolicySummary": {"type": "object", "required": ["id", "name", "mode", "priority", "limits", "action", "behavior", "key", "unit", "least_cost", "holds", "source"], "properties": {
   "id": {"type": "string"},
   "name": {"type": "string"},
   "mode": {"enum": ["enforce", "monitor", "off"]},
@@ -118,6 +119,8 @@ const std::string& openapi_schemas() {
   "behavior": {"enum": ["reject", "queue"]},
   "key": {"type": "array", "items": {"type": "string"}},
   "unit": {"type": "string"},
+  "least_cost": {"type": ["number", "null"], "description": "what a check is charged at least; null: what it costs"},
+  "holds": {"type": "boolean", "description": "false: the end of a hold gives nothing back"},
   "source": {"enum": ["files", "api", "built_in"]}}},
 "Policies": {"type": "object", "required": ["version", "source", "enforcement", "mode", "text", "changes", "policies"], "properties": {
   "version": {"type": "integer"},
@@ -152,13 +155,15 @@ const std::string& openapi_schemas() {
 "Explanation": {"type": "object", "required": ["decision", "policies"], "properties": {
   "decision": {"$ref": "#/components/schemas/Decision"},
   "policies": {"type": "array", "items": {"$ref": "#/components/schemas/Explained"}}}},
-"Explained": {"type": "object", "required": ["id", "matches", "why_not", "key", "enforced", "variant", "cells"], "properties": {
+"Explained": {"type": "object", "required": ["id", "matches", "why_not", "key", "enforced", "variant", "least_cost", "holds", "cells"], "properties": {
   "id": {"type": "string"},
   "matches": {"type": "boolean"},
   "why_not": {"type": ["string", "null"]},
   "key": {"type": "string"},
   "enforced": {"type": "boolean"},
   "variant": {"type": ["string", "null"]},
+  "least_cost": {"type": ["number", "null"]},
+  "holds": {"type": "boolean"},
   "cells": {"type": "array", "items": {"type": "object", "required": ["limit", "capacity", "remaining", "reset_after_ms", "fits"]}}}},
 "VersionSummary": {"type": "object", "required": ["id", "time", "who", "source", "note"], "properties": {
   "id": {"type": "integer"}, "time": {"type": "integer"}, "who": {"type": "string"}, "source": {"enum": ["files", "api", "rollback"]}, "note": {"type": "string"}}},

@@ -4,11 +4,10 @@
 #include <array>
 #include <charconv>
 
-#include "api/aside.h"
+#include "api/handoff.h"
 #include "api/keeping.h"
 #include "api/simulation_runner.h"
 #include "engine/check_json.h"
-#include "engine/owned_check.h"
 
 namespace headgate::api {
 namespace {
@@ -42,33 +41,37 @@ Handoff::Answer refusal_of(const std::vector<policy::Problem>& problems, bool pr
           .content_type = problem_json ? "application/problem+json" : "application/json"};
 }
 
-void refuse_document(const Call& call, const std::vector<policy::Problem>& problems) {
-  const Handoff::Answer refusal = refusal_of(problems, wants_problem_json(call.request));
-  net::HttpAnswer answer;
-  answer.status = refusal.status;
-  answer.content_type = refusal.content_type;
-  answer.body = refusal.body;
-  call.send(answer);
-}
-
 // True: it is in force. Otherwise it has been answered.
-bool in_force(const Call& call, const Policies::Changed& changed) {
+bool in_force(Handoff& handoff, const Policies::Changed& changed) {
   if (changed.ok()) return true;
   if (changed.error) {
-    call.fail(*changed.error);
+    handoff.fail(*changed.error);
   } else {
-    refuse_document(call, changed.problems);
+    handoff.answer(refusal_of(changed.problems, handoff.problem_json()));
   }
   return false;
 }
 
 // The document that the body is, or has as its text.
-std::string document_of(const net::HttpRequest& request) {
-  const Result<Json> json = json_of(request.body);
+std::string document_of(const std::string& body) {
+  const Result<Json> json = json_of(body);
   if (json && json->is_object() && json->size() == 1 && json->contains("text") && json->at("text").is_string()) {
     return json->at("text").get<std::string>();
   }
-  return std::string(request.body);
+  return body;
+}
+
+// Reading a document takes time that grows with its size, so that it is not done on the io thread.
+template <class Work>
+void change_policies(Call& call, Work work) {
+  answer_in(*call.context.changes, call, "too many changes of policies wait already; try again in a moment",
+            std::move(work));
+}
+// Apart from changes, so that viewers cannot hold up those.
+template <class Work>
+void try_policies(Call& call, Work work) {
+  answer_in(*call.context.trials, call, "too many validations and explanations wait already; try again in a moment",
+            std::move(work));
 }
 
 Json key_json(const policy::Policy& policy) {
@@ -96,6 +99,10 @@ const char* source_of(const policy::Policy& policy, const Policies::Layers& laye
   return layers.from_files ? "files" : "api";
 }
 
+Json least_cost_json(const policy::Policy& policy) {
+  return policy.least_cost == 0 ? Json() : number_json(least_cost(policy));
+}
+
 Json policy_json(const policy::Policy& policy, const Policies::Layers& layers) {
   return {{"id", policy.id},
           {"name", policy.name},
@@ -106,6 +113,8 @@ Json policy_json(const policy::Policy& policy, const Policies::Layers& layers) {
           {"behavior", to_string(policy.behavior)},
           {"key", key_json(policy)},
           {"unit", policy.unit},
+          {"least_cost", least_cost_json(policy)},
+          {"holds", policy.holds},
           {"source", source_of(policy, layers)}};
 }
 
@@ -115,16 +124,6 @@ Json version_json(const state::PolicyVersion& version) {
           {"who", version.who},
           {"source", version.source},
           {"note", version.note}};
-}
-
-// Why a policy has no part in the decision: it may match and still count something else.
-std::string why_not(const engine::Explained& about, const Check& check) {
-  if (!about.why_not.empty()) return about.why_not;
-  if (check.costs.empty() && about.policy->unit == "requests") return {};
-  for (const Cost& cost : check.costs) {
-    if (cost.unit == about.policy->unit) return {};
-  }
-  return fmt::format("the check has no cost in {}", about.policy->unit);
 }
 
 Json explained_json(const engine::Explained& about, const Check& check) {
@@ -143,6 +142,8 @@ Json explained_json(const engine::Explained& about, const Check& check) {
           {"key", about.key},
           {"enforced", about.enforced},
           {"variant", about.variant.empty() ? Json() : Json(about.variant)},
+          {"least_cost", least_cost_json(*about.policy)},
+          {"holds", about.policy->holds},
           {"cells", std::move(cells)}};
 }
 
@@ -165,84 +166,95 @@ void get_policies(Call& call) {
 }
 
 void put_policies(Call& call) {
-  const Keeping keeping(call);
-  const Policies::Changed changed =
-      call.context.policies.replace(document_of(call.request), call.who(), keeping.kept());
-  if (in_force(call, changed)) {
-    keeping.answer(Json{{"version", changed.version}, {"policies", call.service().engine->rules()->policies.size()}});
-  }
+  change_policies(call, [&context = call.context, body = std::string(call.request.body),
+                         who = call.who()](Handoff& handoff) {
+    const Keeping keeping(handoff);
+    const Policies::Changed changed = context.policies.replace(document_of(body), who, keeping.kept());
+    if (!in_force(handoff, changed)) return;
+    keeping.answer(Json{{"version", changed.version}, {"policies", context.service.engine->rules()->policies.size()}});
+  });
 }
 
 void delete_policies(Call& call) {
-  const Keeping keeping(call);
-  const Policies::Changed changed = call.context.policies.revert(call.who(), keeping.kept());
-  if (in_force(call, changed)) {
-    keeping.answer(Json{{"version", changed.version}, {"policies", call.service().engine->rules()->policies.size()}});
-  }
+  change_policies(call, [&context = call.context, who = call.who()](Handoff& handoff) {
+    const Keeping keeping(handoff);
+    const Policies::Changed changed = context.policies.revert(who, keeping.kept());
+    if (!in_force(handoff, changed)) return;
+    keeping.answer(Json{{"version", changed.version}, {"policies", context.service.engine->rules()->policies.size()}});
+  });
 }
 
 void put_policy(Call& call) {
   if (!is_name(call, "id", call.id)) return;
-  const Keeping keeping(call);
-  const Policies::Changed changed =
-      call.context.policies.put(call.id, document_of(call.request), call.who(), keeping.kept());
-  if (in_force(call, changed)) keeping.answer(Json{{"version", changed.version}, {"id", call.id}});
+  change_policies(call, [&policies = call.context.policies, id = call.id, body = std::string(call.request.body),
+                         who = call.who()](Handoff& handoff) {
+    const Keeping keeping(handoff);
+    const Policies::Changed changed = policies.put(id, document_of(body), who, keeping.kept());
+    if (in_force(handoff, changed)) keeping.answer(Json{{"version", changed.version}, {"id", id}});
+  });
 }
 
 void delete_policy(Call& call) {
   if (!is_name(call, "id", call.id)) return;
-  const Keeping keeping(call);
-  const Policies::Changed changed = call.context.policies.remove(call.id, call.who(), keeping.kept());
-  if (in_force(call, changed)) keeping.answer(Json{{"version", changed.version}, {"id", call.id}});
+  change_policies(call, [&policies = call.context.policies, id = call.id, who = call.who()](Handoff& handoff) {
+    const Keeping keeping(handoff);
+    const Policies::Changed changed = policies.remove(id, who, keeping.kept());
+    if (in_force(handoff, changed)) keeping.answer(Json{{"version", changed.version}, {"id", id}});
+  });
 }
 
 void post_validate(Call& call) {
-  const policy::ReadResult result = Policies::validate(document_of(call.request));
-  call.send(
-      Json{{"ok", result.ok()}, {"problems", problems_json(result.problems)}, {"notes", problems_json(result.notes)}});
+  try_policies(call, [body = std::string(call.request.body)](Handoff& handoff) {
+    if (handoff.abandoned()) return;
+    const policy::ReadResult result = Policies::validate(document_of(body));
+    handoff.send(Json{
+        {"ok", result.ok()}, {"problems", problems_json(result.problems)}, {"notes", problems_json(result.notes)}});
+  });
 }
 
 void post_simulate(Call& call) {
-  const auto body = body_of(call, std::array<std::string_view, 2>{"text", "trace"});
-  if (!body) return;
-  const auto trace = body->find("trace");
-  if (trace == body->end() || !trace->is_string()) {
-    return call.fail(400, "invalid_request", "trace must be text: JSON lines, or CSV with a header");
-  }
-  Simulated simulated;
-  simulated.trace = trace->get<std::string>();
-  if (const auto text = body->find("text"); text == body->end()) {
-    simulated.document = call.context.policies.view().document;
-  } else if (!text->is_string()) {
-    return call.fail(400, "invalid_request", "text must be the text of a document");
-  } else {
-    policy::ReadResult result = Policies::validate(text->get<std::string>());
-    if (!result.ok()) return refuse_document(call, result.problems);
-    simulated.document = std::move(result.document);
-  }
-  if (simulated.trace.size() > SimulationRunner::kMostBytes) {
-    return call.fail(400, "invalid_request",
-                     fmt::format("trace must be at most {} bytes long, got {}", SimulationRunner::kMostBytes,
-                                 simulated.trace.size()));
-  }
-  if (!call.context.simulations->idle()) {
-    return call.fail(503, "busy", "another simulation is running; try again when it is done", "Retry-After: 1\r\n");
-  }
-  simulated.request_id = call.request_id;
-  simulated.reply = call.reply.later();
-  call.context.simulations->start(std::move(simulated));
+  try_policies(call, [&context = call.context, body = std::string(call.request.body)](Handoff& handoff) {
+    if (handoff.abandoned()) return;
+    const Result<Json> fields = fields_of(body, std::array<std::string_view, 2>{"text", "trace"});
+    if (!fields) return handoff.fail(400, "invalid_request", fields.error().message);
+    const auto trace = fields->find("trace");
+    if (trace == fields->end() || !trace->is_string()) {
+      return handoff.fail(400, "invalid_request", "trace must be text: JSON lines, or CSV with a header");
+    }
+    Simulated simulated;
+    simulated.trace = trace->get<std::string>();
+    if (const auto text = fields->find("text"); text == fields->end()) {
+      simulated.document = context.policies.view().document;
+    } else if (!text->is_string()) {
+      return handoff.fail(400, "invalid_request", "text must be the text of a document");
+    } else {
+      policy::ReadResult result = Policies::validate(text->get<std::string>());
+      if (!result.ok()) return handoff.answer(refusal_of(result.problems, handoff.problem_json()));
+      simulated.document = std::move(result.document);
+    }
+    if (simulated.trace.size() > SimulationRunner::kMostBytes) {
+      return handoff.fail(400, "invalid_request",
+                          fmt::format("trace must be at most {} bytes long, got {}", SimulationRunner::kMostBytes,
+                                      simulated.trace.size()));
+    }
+    if (!context.simulations->idle()) {
+      return handoff.fail(503, "busy", "another simulation is running; try again when it is done",
+                          "Retry-After: 1\r\n");
+    }
+    simulated.handoff = handoff.shared_from_this();
+    context.simulations->start(std::move(simulated));
+  });
 }
 
 void post_explain(Call& call) {
-  engine::CheckReader reader;
-  if (const Result<void> read = reader.read(call.request.body); !read) {
-    return call.fail(400, "invalid_check", read.error().message);
-  }
-  Check asked = reader.check();
-  if (asked.channel.empty()) asked.channel = "http";
-  const auto owned = std::make_shared<engine::OwnedCheck>(asked);
-  answer_aside(call, [&service = call.service(), owned](Handoff& handoff) {
-    const Check& check = owned->get();
+  try_policies(call, [&service = call.service(), body = std::string(call.request.body)](Handoff& handoff) {
+    if (handoff.abandoned()) return;
+    engine::CheckReader reader;
+    if (const Result<void> read = reader.read(body); !read) {
+      return handoff.fail(400, "invalid_check", read.error().message);
+    }
+    Check check = reader.check();
+    if (check.channel.empty()) check.channel = "http";
     const engine::Explanation explanation = service.engine->explain(check);
     if (explanation.decision.why == engine::Why::kInvalid) {
       return handoff.fail(400, "invalid_check", explanation.decision.problem);
@@ -297,9 +309,7 @@ void post_rollback(Call& call) {
   read_in_background(call, [&policies, id = version->get<std::int64_t>(), who = call.who()](Handoff& handoff) {
     const Keeping keeping(handoff);
     const Policies::Changed changed = policies.rollback(id, who, keeping.kept());
-    if (changed.error) return handoff.fail(*changed.error);
-    if (!changed.ok()) return handoff.answer(refusal_of(changed.problems, handoff.problem_json()));
-    keeping.answer(Json{{"version", changed.version}, {"restored", id}});
+    if (in_force(handoff, changed)) keeping.answer(Json{{"version", changed.version}, {"restored", id}});
   });
 }
 

@@ -53,6 +53,7 @@ struct Quotas::Asking {
     check.priority = ask.priority;
     check.max_wait = ask.max_wait;
     check.allowances = &limits;
+    check.owner = ask.owner;
     return check;
   }
 };

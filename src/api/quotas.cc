@@ -28,15 +28,15 @@ std::string new_run() { return fmt::format("{:016x}{:016x}", base::random_seed()
 
 namespace {
 
-// The users whose records are counted; past it the one that is idle first is forgotten.
+// The users, or tokens, whose records are counted; past it the one that is idle first is forgotten.
 constexpr std::size_t kMostRecorders = 100'000;
 
-std::unique_ptr<MemoryLimiter> record_limiter(const QuotasOptions& options, Clock& clock) {
+std::unique_ptr<MemoryLimiter> record_limiter(const QuotasOptions::Records& records, Clock& clock) {
   constexpr Units kSecondsAtOnce = 60;
-  const Limit rate = Limit::token_bucket({.capacity = kSecondsAtOnce * options.records_per_second,
-                                          .refill_rate = {options.records_per_second, std::chrono::seconds{1}}})
+  const Limit rate = Limit::token_bucket({.capacity = kSecondsAtOnce * records.per_second,
+                                          .refill_rate = {records.per_second, std::chrono::seconds{1}}})
                          .value();
-  const Limit day = Limit::fixed_window({.limit = options.records_per_day, .window = std::chrono::hours{24}}).value();
+  const Limit day = Limit::fixed_window({.limit = records.per_day, .window = std::chrono::hours{24}}).value();
   return MemoryLimiter::make(
              Options().limit(rate).limit(day).clock(clock).max_keys(2 * kMostRecorders, AtCap::kEvictOldest))
       .value();
@@ -47,7 +47,9 @@ std::unique_ptr<MemoryLimiter> record_limiter(const QuotasOptions& options, Cloc
 Quotas::Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options)
     : service_(service),
       ledger_(ledger),
-      records_(record_limiter(options, *service.clock)),
+      records_(record_limiter(options.records, *service.clock)),
+      token_records_(record_limiter(options.token_records, *service.clock)),
+      token_refusals_(record_limiter(options.token_records, *service.clock)),
       options_(std::move(options)),
       book_(options_.book),
       watch_(options_.watch),
@@ -58,9 +60,15 @@ Quotas::Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options)
 
 Quotas::~Quotas() { stop(); }
 
-Nanos Quotas::wait_to_record(const std::string& user) noexcept {
-  const Decision decision = records_->try_acquire(user);
-  return decision.allowed() ? Nanos{0} : std::max(decision.retry_after, Nanos{1});
+Quotas::RecordWait Quotas::wait_to_record(const std::string& user, const std::string& recorder) noexcept {
+  const auto wait_of = [](MemoryLimiter& limiter, const std::string& key) {
+    const Decision decision = limiter.try_acquire(key);
+    return decision.allowed() ? Nanos{0} : std::max(decision.retry_after, Nanos{1});
+  };
+  if (const Nanos wait = recorder.empty() ? Nanos{0} : wait_of(*token_records_, recorder); wait > Nanos{0}) {
+    return {.wait = wait, .by_token = true};
+  }
+  return {.wait = wait_of(*records_, user), .by_token = false};
 }
 
 void Quotas::stop() {
@@ -249,13 +257,13 @@ void Quotas::judge(const AskingPtr& asking) {
   }
   engine::CheckDecision decision;
   const auto later = [&]() -> engine::Engine::Done {
-    return [this, asking](const engine::CheckDecision& decided) { conclude(asking, decided); };
+    auto send = [this, asking](const engine::CheckDecision& decided) { conclude(asking, decided); };
+    if (!asking->ask.gone) return send;
+    return {std::move(send), [asking] { return !asking->ask.gone(); }};
   };
-  const std::uint64_t waiting = ask(service_, observe::Protocol::kHttp, service_.clock->now(), check, decision, later);
-  if (waiting == 0) return conclude(asking, decision);
-  if (engine::Engine::in_flight(waiting) || !asking->ask.gone) return;
-  const std::lock_guard guard(mutex_);
-  in_engine_.emplace_back(waiting, asking);
+  if (ask(service_, observe::Protocol::kHttp, service_.clock->now(), check, decision, later) == 0) {
+    conclude(asking, decision);
+  }
 }
 
 void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outcomes, Nanos wall, QuotaAnswer& answer) {
@@ -416,7 +424,7 @@ void Quotas::admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nano
       return asking->done(answer);
     }
     // What is not kept was not charged, and so must not be answered.
-    service_.engine->refund(service_.clock->now(), asking->check(), engine::Engine::Refund::kFirm);
+    service_.engine->refund(service_.clock->now(), asking->check(), engine::Engine::GiveBack::kUndo);
     if (!answer.lease.empty()) (void)service_.engine->release(answer.lease, {});
     if (asking->tracked) (void)end(asking->ask.run, {});
     asking->done(Error{ErrorCode::kIo, "the ledger cannot be written: " + kept.error().message, true});
@@ -429,7 +437,9 @@ void Quotas::refuse(const AskingPtr& asking, QuotaAnswer answer) {
   answer.run.clear();
   if (!asking->ask.peek) {
     ++counts_.denied;
-    if (answer.error == "quota_exceeded") {
+    // A user that was made up would add a row to the disk.
+    const std::string& recorder = asking->ask.recorder;
+    if (answer.error == "quota_exceeded" && (recorder.empty() || token_refusals_->try_acquire(recorder).allowed())) {
       const Nanos wall = service_.clock->wall(service_.clock->now());
       quota::Ledger::Charge charge;
       // Without the session: each made-up name would add a row to the disk, and nothing was charged to it.

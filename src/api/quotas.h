@@ -34,9 +34,13 @@ struct QuotasOptions {
   quota::WatchOptions watch{};
   policy::OnStoreFailure on_store_failure = policy::OnStoreFailure::kLocal;
   Nanos kept_for{std::chrono::hours{24 * 90}};  // executions: what is older is not recorded any more
-  // Executions of one user that are recorded; a minute's worth may come at once.
-  std::int64_t records_per_second = 50;
-  std::int64_t records_per_day = 100'000;
+  // Executions that are recorded; a minute's worth may come at once.
+  struct Records {
+    std::int64_t per_second = 0;
+    std::int64_t per_day = 0;
+  };
+  Records records{50, 100'000};         // of one user
+  Records token_records{200, 400'000};  // by one token that binds no user, and so may name any number of them
 };
 
 // What somebody wants to run.
@@ -53,7 +57,10 @@ struct QuotaAsk {
   bool peek = false;
   std::string run{};  // the asker's name for it; empty: one is made up where it is needed
   std::string ip{};
-  std::function<bool()> gone{};  // whether the asker has gone away meanwhile
+  std::string recorder{};  // as for wait_to_record()
+  std::string owner{};     // as Caller::owner
+  // Whether the asker has gone away meanwhile, or may not be admitted any more. Called from several threads.
+  std::function<bool()> gone{};
 };
 
 // Runs are known by their user and name: names belong to one user each. Neither has a line break in it.
@@ -108,8 +115,13 @@ class Quotas final : private ClockListener {
   };
   // Keeps what was run, and ends its run. `done` as the ledger tells it.
   void record(quota::Execution execution, const About& about, quota::Ledger::Done done);
-  // Asked before record(), counts one: 0, or how long the user has to wait before another is recorded.
-  [[nodiscard]] Nanos wait_to_record(const std::string& user) noexcept;
+  // Asked before record(), counts one: 0, or how long the user, or the recorder, has to wait before another is
+  // recorded. `recorder`: what names the user, where that may make users up; empty: it may not.
+  struct RecordWait {
+    Nanos wait{0};
+    bool by_token = false;  // it is the recorder's bound
+  };
+  [[nodiscard]] RecordWait wait_to_record(const std::string& user, const std::string& recorder) noexcept;
   // While the disk is short of room nothing is recorded, so that what operators set can still be kept.
   void set_disk_low(bool low) noexcept { disk_low_.store(low, std::memory_order_relaxed); }
   [[nodiscard]] bool disk_low() const noexcept { return disk_low_.load(std::memory_order_relaxed); }
@@ -134,6 +146,8 @@ class Quotas final : private ClockListener {
   // The date of an instant where the user is: "2026-11-16".
   [[nodiscard]] std::string local_date(const std::string& user, const std::string& type, Nanos wall);
 
+  // The error of a check whose asker was gone when it had waited: see QuotaAsk::gone.
+  static constexpr std::string_view kUnauthorized = "unauthorized";
   // Ends a run, or a wait. `user`: whose it must be; empty: anybody's, if only one user has a run of that name.
   bool end(const std::string& run, const std::string& user);
   bool renew(const std::string& run, const std::string& user);
@@ -168,6 +182,12 @@ class Quotas final : private ClockListener {
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
  private:
+  struct Ending {
+    std::string_view error;
+    std::string_view reason;
+  };
+  // `ending`: what is answered where it still waited.
+  bool end(const std::string& run, const std::string& user, const Ending& ending);
   [[nodiscard]] std::string find_run_locked(const std::string& run, const std::string& user) const;
   struct Asking;
   using AskingPtr = std::shared_ptr<Asking>;
@@ -204,7 +224,9 @@ class Quotas final : private ClockListener {
 
   Service& service_;
   quota::Ledger& ledger_;
-  std::unique_ptr<MemoryLimiter> records_;  // by user
+  std::unique_ptr<MemoryLimiter> records_;        // by user
+  std::unique_ptr<MemoryLimiter> token_records_;  // by recorder
+  std::unique_ptr<MemoryLimiter> token_refusals_;
   std::atomic<bool> disk_low_{false};
   const QuotasOptions options_;
   quota::Book book_;
@@ -226,9 +248,8 @@ class Quotas final : private ClockListener {
 
   mutable std::mutex mutex_;  // guards all below
   quota::RunQueue queue_;
-  absl::flat_hash_map<std::string, AskingPtr> waiting_;         // by run
-  std::vector<std::pair<std::uint64_t, AskingPtr>> in_engine_;  // wait there, for a policy that queues
-  absl::flat_hash_map<std::string, std::string> held_;          // leases, by run
+  absl::flat_hash_map<std::string, AskingPtr> waiting_;  // by run
+  absl::flat_hash_map<std::string, std::string> held_;   // leases, by run
   std::condition_variable wake_;
   bool ending_ = false;
   std::thread thread_;  // starts those whose turn it is

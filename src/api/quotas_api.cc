@@ -265,6 +265,17 @@ bool speaks_for_user(const Call& call, std::string& user) {
   return false;
 }
 
+namespace {
+
+// What the records of a caller that may name any user are counted by; empty: it speaks for one user, or is an admin.
+std::string recorder_of(const Caller& caller) {
+  const bool bound = !caller.user.empty() || (caller.role == state::Role::kAgent && !caller.agent.empty());
+  if (bound || caller.role == state::Role::kAdmin) return {};
+  return caller.token != 0 ? fmt::format("token {:x}", caller.token) : caller.who;
+}
+
+}  // namespace
+
 void post_quota_check(Call& call) {
   Quotas* quotas = quotas_of(call);
   if (quotas == nullptr) return;
@@ -318,11 +329,15 @@ void post_quota_check(Call& call) {
   ask.max_wait = std::chrono::milliseconds{max_wait};
   ask.priority = static_cast<int>(priority);
   if (call.request.peer != nullptr) ask.ip = call.request.peer->ip;
+  ask.recorder = recorder_of(call.caller);
+  ask.owner = call.caller.owner;
   auto handoff = std::make_shared<Handoff>(call);
-  ask.gone = [handoff] { return handoff->abandoned(); };
+  const std::function<bool()> valid = call.service().access->validity_of(call.caller);
+  ask.gone = [handoff, valid] { return handoff->abandoned() || (valid && !valid()); };
   const auto done = [handoff, quotas,
                      named = QuotaAsk{.user = ask.user, .type = ask.type}](const Result<QuotaAnswer>& answer) {
     if (!answer) return fail(*handoff, answer.error(), not_found_code(*quotas, named.user));
+    if (answer->error == Quotas::kUnauthorized) return handoff->fail(401, answer->error, answer->reason);
     handoff->answer({.body = answer_text(named, *answer), .headers = quota_headers(*answer)});
   };
   quotas->check(std::move(ask), done);
@@ -373,14 +388,19 @@ void post_execution(Call& call) {
   execution.exit_code = static_cast<int>(exit_code);
   execution.executed_at = std::chrono::milliseconds{executed_at};
   const std::string user = execution.user;
-  if (const Nanos wait = quotas->disk_low() ? Nanos{0} : quotas->wait_to_record(user); wait > Nanos{0}) {
+  Quotas::RecordWait record_wait;
+  if (!quotas->disk_low()) record_wait = quotas->wait_to_record(user, recorder_of(call.caller));
+  if (record_wait.wait > Nanos{0}) {
     if (!about.run.empty()) (void)quotas->end(about.run, user);
     std::string headers;
-    append_retry_after(wait, headers);
+    append_retry_after(record_wait.wait, headers);
+    const bool by_token = record_wait.by_token;
+    const QuotasOptions::Records most = by_token ? quotas->options().token_records : quotas->options().records;
     return call.fail(429, "too_many_records",
-                     fmt::format("of one user at most {} executions a second and {} a day are recorded "
-                                 "(ledger.records_per_second, ledger.records_per_day)",
-                                 quotas->options().records_per_second, quotas->options().records_per_day),
+                     fmt::format("of one {} at most {} executions a second and {} a day are recorded "
+                                 "(ledger.{}records_per_second, ledger.{}records_per_day)",
+                                 by_token ? "token that binds no user" : "user", most.per_second, most.per_day,
+                                 by_token ? "token_" : "", by_token ? "token_" : ""),
                      headers);
   }
   if (quotas->disk_low()) {

@@ -9,6 +9,10 @@ namespace headgate::api {
 using quota::Amount;
 using quota::kPeriods;
 
+namespace {
+constexpr std::string_view kGoneReason = "The token has expired or was revoked while the check waited";
+}  // namespace
+
 void Quotas::clock_moved() noexcept {
   { const std::lock_guard guard(mutex_); }  // whoever has looked at the clock waits by now
   wake_.notify_all();
@@ -44,7 +48,13 @@ void Quotas::move_on(std::unique_lock<std::mutex>& guard) {
   take(moved.started, started);
   take(moved.expired, expired);
   guard.unlock();
-  for (const AskingPtr& asking : started) judge(asking);
+  for (const AskingPtr& asking : started) {
+    if (asking->ask.gone && asking->ask.gone()) {
+      refuse_start(asking, std::string(kUnauthorized), std::string(kGoneReason), Nanos{0});
+    } else {
+      judge(asking);
+    }
+  }
   for (const AskingPtr& asking : expired) {
     asking->tracked = false;
     refuse_start(asking, "timed_out",
@@ -60,6 +70,10 @@ std::string Quotas::find_run_locked(const std::string& run, const std::string& u
 }
 
 bool Quotas::end(const std::string& named, const std::string& user) {
+  return end(named, user, {"cancelled", "The run was ended while it waited"});
+}
+
+bool Quotas::end(const std::string& named, const std::string& user, const Ending& ending) {
   AskingPtr waited;
   std::string lease;
   {
@@ -80,7 +94,7 @@ bool Quotas::end(const std::string& named, const std::string& user) {
   if (!lease.empty()) (void)service_.engine->release(lease, {});
   if (waited != nullptr) {
     waited->tracked = false;
-    refuse_start(waited, "cancelled", "The run was ended while it waited", Nanos{0});
+    refuse_start(waited, std::string(ending.error), std::string(ending.reason), Nanos{0});
   }
   return true;
 }
@@ -105,7 +119,6 @@ Quotas::Line Quotas::line(std::size_t limit, std::string_view user) const {
 
 void Quotas::tick() {
   std::vector<std::string> gone;
-  std::vector<std::uint64_t> in_engine;
   std::vector<std::string> lapsed;  // leases of runs that are
   {
     const std::lock_guard guard(mutex_);
@@ -118,15 +131,8 @@ void Quotas::tick() {
       lapsed.push_back(std::move(each.second));
       return true;
     });
-    std::erase_if(in_engine_, [&](const auto& each) {
-      if (each.second.use_count() == 1) return true;  // answered
-      if (!each.second->ask.gone()) return false;
-      in_engine.push_back(each.first);
-      return true;
-    });
   }
-  for (const std::string& run : gone) (void)end(run, {});
-  for (const std::uint64_t waiting : in_engine) (void)service_.engine->cancel(waiting);
+  for (const std::string& run : gone) (void)end(run, {}, {kUnauthorized, kGoneReason});
   for (const std::string& lease : lapsed) (void)service_.engine->release(lease, {});
   wake_.notify_one();  // the load may have changed
 }

@@ -81,7 +81,10 @@ struct Asked {
   double hits = 1;
   std::optional<Limit> own;  // with kOwn and kRefund: its own limit, if it has one
   bool own_closed = false;   // its own limit admits nothing
-  std::size_t first = 0;     // of its attributes
+  // With kOwn: policies are charged too, since its caller may not choose its own limits.
+  bool also_policies = false;
+  bool policy_denied = false;
+  std::size_t first = 0;  // of its attributes
   std::size_t count = 0;
   std::string own_key;
   Decision own_decision;
@@ -128,12 +131,17 @@ std::optional<Refused> read_limit(const RateLimitDescriptor::RateLimitOverride& 
   return std::nullopt;
 }
 
-// The domain and entries, each with its length, so that no two descriptors share one.
-std::string key_of(const RateLimitRequest& request, const RateLimitDescriptor& descriptor) {
+// The domain and entries, each with its length, so that no two descriptors share one. A token that is bound to an agent
+// has keys of its own, as for CL.THROTTLE: the agent comes first, after an empty text, which no domain is.
+std::string key_of(const Caller& caller, const RateLimitRequest& request, const RateLimitDescriptor& descriptor) {
   std::string key;
   const auto add = [&](const std::string& text) {
     fmt::format_to(std::back_inserter(key), "{}:{}", text.size(), text);
   };
+  if (caller.role == state::Role::kAgent && !caller.agent.empty()) {
+    add({});
+    add(caller.agent);
+  }
   add(request.domain());
   for (const auto& entry : descriptor.entries()) {
     add(entry.key());
@@ -202,12 +210,13 @@ class Several : public std::enable_shared_from_this<Several> {
       about.own_decision = decision;
       about.own_charged = charge && decision.allowed();
       self.allowed_ = self.allowed_ && decision.allowed();
+      ++self.at_;
+      if (about.also_policies && decision.allowed()) return;  // counted with the policies
       observe::Answered answered;
       answered.protocol = observe::Protocol::kGrpc;
       answered.agent = self.scratch_->checks[i].agent;
       answered.allowed = decision.allowed();
       self.service_.traffic->add(answered, self.service_.clock->wall(self.now_));
-      ++self.at_;
     };
     if (asked.own_closed) {
       Decision closed;
@@ -224,7 +233,9 @@ class Several : public std::enable_shared_from_this<Several> {
   // What `hear` is told later, unless it is returned; then this goes on.
   template <class Hear>
   [[nodiscard]] std::optional<Decision> use_own(const Asked& asked, Engine::Use use, Hear hear) {
-    const Engine::OwnLimit own{"envoy", asked.own_key, *asked.own};
+    const Caller& caller = scratch_->caller;
+    const bool bound = !caller.speaks_for_others() && !caller.agent.empty();
+    const Engine::OwnLimit own{"envoy", asked.own_key, *asked.own, bound ? caller.agent : caller.owner};
     return service_.engine->check_own_or_wait(now_, own, static_cast<Units>(asked.hits), use,
                                               [&]() -> Engine::Throttled {
                                                 return [self = shared_from_this(), hear](const Decision& decision) {
@@ -238,7 +249,9 @@ class Several : public std::enable_shared_from_this<Several> {
     std::vector<Check> by_policies;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < scratch_->asked.size(); ++i) {
-      if (scratch_->asked[i].kind != Asked::Kind::kPolicies) continue;
+      const Asked& asked = scratch_->asked[i];
+      const bool has_passed_own = asked.also_policies && asked.own_decision.allowed();
+      if (asked.kind != Asked::Kind::kPolicies && !has_passed_own) continue;
       Check& check = by_policies.emplace_back(scratch_->checks[i]);
       check.peek = check.peek || !allowed_;
       places.push_back(i);
@@ -246,6 +259,9 @@ class Several : public std::enable_shared_from_this<Several> {
     const auto self = shared_from_this();
     Engine::AllAnswered answered;
     answered.each = [self, places = std::move(places)](std::size_t nth, const engine::CheckDecision& decision) {
+      Asked& asked = self->scratch_->asked[places[nth]];
+      asked.policy_denied = !decision.allowed;
+      if (asked.also_policies && decision.allowed) return;  // the status is that of its own limit
       fill_status(decision, self->status(places[nth]));
       if (decision.limit > 0 && self->is_worse({decision.allowed ? 1 : 0, decision.remaining}, places[nth])) {
         self->scratch_->response.clear_response_headers_to_add();
@@ -335,9 +351,9 @@ class Several : public std::enable_shared_from_this<Several> {
     response.set_overall_code(allowed_ ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);
     for (std::size_t i = 0; i < scratch_->asked.size(); ++i) {
       const Asked& asked = scratch_->asked[i];
-      if (asked.kind != Asked::Kind::kOwn) continue;
-      tell_own(i);
       const Decision& decision = asked.own_decision;
+      if (asked.kind != Asked::Kind::kOwn || asked.policy_denied) continue;
+      tell_own(i);
       if (!is_worse({decision.allowed() ? 1 : 0, static_cast<double>(decision.remaining)}, i)) continue;
       response.clear_response_headers_to_add();
       add_headers(decision, service_.clock->wall(now_), response);
@@ -564,10 +580,14 @@ class RateLimitService final : public net::GrpcHandler {
     scratch.costs.push_back({"requests", asked.hits});
     if (descriptor.has_limit()) {
       asked.kind = Asked::Kind::kOwn;
-      asked.own_key = key_of(request, descriptor);
+      asked.also_policies = !scratch.caller.speaks_for_others();
+      asked.own_key = key_of(scratch.caller, request, descriptor);
       if (auto refused = read_limit(descriptor.limit(), asked)) return refused;
     }
-    if (descriptor.is_negative_hits()) asked.kind = Asked::Kind::kRefund;
+    if (descriptor.is_negative_hits()) {
+      asked.kind = Asked::Kind::kRefund;
+      asked.also_policies = false;
+    }
     return std::nullopt;
   }
 

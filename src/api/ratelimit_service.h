@@ -4,7 +4,8 @@
 // resource are those fields, all others are attributes of its context, and the domain is the attribute `domain` (and
 // the operation, if no entry says it). All descriptors are charged, or none. hits_addend is the cost in requests: 0 in
 // a descriptor asks whether one more would fit, without charging it; with is_negative_hits it is given back, if the
-// other descriptors are allowed. A descriptor with a limit of its own is judged by that alone.
+// other descriptors are allowed. A descriptor with a limit of its own is judged by that alone if
+// its caller has role gateway or admin or no token; for all others policies are charged too.
 //
 // Safe for concurrent use.
 #pragma once

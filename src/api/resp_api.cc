@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <cmath>
 
 #include "api/call.h"
@@ -23,6 +24,8 @@ using engine::CheckDecision;
 using net::RespContext;
 using net::RespWriter;
 using Args = std::span<const std::string_view>;
+
+constexpr std::string_view kNoLongerGood = "NOAUTH The token has expired or was revoked.";
 
 // Whole seconds as redis-cell gives them: rounded up once the fraction is a millisecond or more.
 std::int64_t cell_seconds(Nanos time) noexcept {
@@ -81,6 +84,7 @@ class Commands final : public net::RespCommands {
         id_(++last_id) {}
 
   void command(Args args, RespWriter& reply, RespContext& context) override {
+    assert(!args.empty());
     try {
       // What is asked most comes first.
       if (is_word(args[0], "CL.THROTTLE")) return entered(reply, context) ? throttle(args, reply, context) : void();
@@ -106,6 +110,10 @@ class Commands final : public net::RespCommands {
 
   [[nodiscard]] net::Standing standing() const noexcept override {
     return admission_.refusal ? net::Standing::kUnknown : standing_of(admission_.caller);
+  }
+
+  [[nodiscard]] std::string_view tick(Nanos now) noexcept override {
+    return admission_.refusal || still_good(now) ? std::string_view() : kNoLongerGood;
   }
 
   void closed() noexcept override {
@@ -135,13 +143,21 @@ class Commands final : public net::RespCommands {
     reply.error(fmt::format("ERR wrong number of arguments for '{}' command", base::shortened(name, 60)));
   }
 
+  // Whether the credential of the connection is still valid; if not, the connection counts as signed out.
+  // REQUIRES: it is signed in.
+  [[nodiscard]] bool still_good(Nanos now) noexcept {
+    if (service_.access->still_good(admission_.caller, now)) [[likely]]
+      return true;
+    admission_.refusal.emplace().code = "unauthorized";
+    return false;
+  }
+
   // Whether the connection may ask; tells it if not. One whose token is no longer good is closed.
   [[nodiscard]] bool entered(RespWriter& reply, RespContext& context) {
     if (!admission_.refusal) [[likely]] {
-      if (service_.access->still_good(admission_.caller, context.now())) [[likely]]
+      if (still_good(context.now())) [[likely]]
         return true;
-      admission_.refusal = Refusal{401, "unauthorized", "the token has expired or was revoked", Nanos{0}};
-      reply.error("NOAUTH The token has expired or was revoked.");
+      reply.error(kNoLongerGood);
       context.quit();
       return false;
     }
@@ -209,9 +225,11 @@ class Commands final : public net::RespCommands {
         ask(service_, observe::Protocol::kResp, context.now(), check, decision, [&]() -> engine::Engine::Done {
           std::shared_ptr<net::RespLater> later = context.later();
           promised = later;
-          return [later = std::move(later), hold](const CheckDecision& answer) {
+          auto send = [later = std::move(later), hold](const CheckDecision& answer) {
+            if (answer.why == engine::Why::kRevoked) return later->refuse(kNoLongerGood);
             later->send([&](RespWriter& writer) { write_decision(answer, hold, writer); });
           };
+          return {std::move(send), service_.access->validity_of(admission_.caller)};
         });
     if (waiting == 0) return write_decision(decision, hold, reply);
     // Twice as many as may be outstanding: so each is looked at a few times at most.

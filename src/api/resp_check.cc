@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <cmath>
 
@@ -11,6 +13,7 @@
 namespace headgate::api {
 
 bool is_word(std::string_view text, std::string_view upper) noexcept {
+  assert(std::none_of(upper.begin(), upper.end(), [](char c) { return c >= 'a' && c <= 'z'; }));
   if (text.size() != upper.size()) return false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "api/access.h"
 #include "engine/engine.h"
@@ -25,6 +26,7 @@ struct Service {
   observe::Traffic* traffic = nullptr;
   observe::Notices* notices = nullptr;
   Clock* clock = nullptr;
+  std::string node{};  // what other nodes call this one; empty: there are no others
   // Something waits in the engine, or may go on: have it polled now.
   std::function<void()> wake;
   // A load was reported here, or taken back: other nodes are to hear of it. None: there are no others.

@@ -24,6 +24,8 @@ class SessionOwners {
 
   // Whether the session belongs to that agent; it does from now on if it belonged to none. REQUIRES: neither is empty.
   bool belongs_to(std::string_view session, std::string_view agent);
+  // Whether it belongs to that agent or to none. Changes nothing. REQUIRES: neither is empty.
+  [[nodiscard]] bool may_belong_to(std::string_view session, std::string_view agent) const noexcept;
   // Whether it belongs to any. REQUIRES: it is not empty.
   [[nodiscard]] bool has_owner(std::string_view session) const noexcept;
 
@@ -38,6 +40,9 @@ class SessionOwners {
     std::atomic<std::uint32_t> next{0};  // the slot that is replaced next
   };
 
+  [[nodiscard]] std::uint64_t tag_of(std::string_view agent) const noexcept {
+    return base::hash128(agent, ~seed_).low | 1;
+  }
   [[nodiscard]] static std::uint64_t owner_in(const Bucket& bucket, std::uint64_t session) noexcept;
 
   const std::uint64_t seed_ = base::random_seed();

@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "api/call.h"
+#include "api/handoff.h"
 #include "engine/simulate_json.h"
 
 namespace headgate::api {
@@ -49,13 +49,7 @@ Outcome simulate(const Simulated& simulated, const std::atomic<bool>& ending) {
 }
 
 void answer(const Simulated& simulated, const Outcome& told) {
-  const std::string body = text_of(told.body);
-  const std::string headers = fmt::format("X-Request-Id: {}\r\n", simulated.request_id);
-  net::HttpAnswer answer;
-  answer.status = told.status;
-  answer.body = body;
-  answer.headers = headers;
-  simulated.reply->send(answer);
+  simulated.handoff->answer({.status = told.status, .body = text_of(told.body), .headers = {}});
 }
 
 }  // namespace

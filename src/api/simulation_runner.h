@@ -1,5 +1,5 @@
-// Replays traces for POST /api/admin/policies/simulate, on a thread of its own: a long one must not hold up whoever
-// shares the connection's thread.
+// Replays traces for POST /api/admin/policies/simulate, on a thread of its own: a long one must not hold up the
+// connections of an io thread.
 //
 // Safe for concurrent use. One at a time; a trace has at most kMostBytes and kMostLines.
 #pragma once
@@ -10,16 +10,16 @@
 #include <string>
 #include <thread>
 
-#include "net/http.h"
 #include "policy/model.h"
 
 namespace headgate::api {
 
+class Handoff;
+
 struct Simulated {
   policy::Document document;
   std::string trace;
-  std::string request_id;
-  std::shared_ptr<net::LaterReply> reply;
+  std::shared_ptr<Handoff> handoff;  // answers
 };
 
 class SimulationRunner {

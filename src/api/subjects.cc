@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+
 #include "base/utf8.h"
 
 namespace headgate::api {
@@ -32,6 +34,7 @@ Refusal not_its_own(std::string_view code, const Caller& caller, std::string_vie
 }  // namespace
 
 std::optional<Refusal> Subjects::may_name(const Caller& caller, Bound kind, std::string_view name) const {
+  assert(!name.empty());
   const Kind& of = kKinds[static_cast<std::size_t>(kind)];
   if (const std::string& own = caller.*of.own; !own.empty()) {
     if (own == name) return std::nullopt;
@@ -44,6 +47,7 @@ std::optional<Refusal> Subjects::may_name(const Caller& caller, Bound kind, std:
 }
 
 std::optional<Refusal> Subjects::prove_token(const Caller& caller, Check& check) const {
+  check.owner = caller.owner;
   for (const Kind& kind : kKinds) {
     if ((check.*kind.field).empty()) {
       check.*kind.field = caller.*kind.own;
@@ -79,7 +83,9 @@ std::optional<Refusal> Subjects::prove_parent(const Caller& caller, const Check&
     refusal->message = "parent: " + refusal->message;
     return refusal;
   }
-  if (owners_.belongs_to(check.parent_session, agent)) return std::nullopt;
+  const bool fits =
+      check.peek ? owners_.may_belong_to(check.parent_session, agent) : owners_.belongs_to(check.parent_session, agent);
+  if (fits) return std::nullopt;
   return refusal_of("wrong_subject",
                     fmt::format("parent: session \"{}\" was first used by another agent than \"{}\"; role gateway may "
                                 "name it",
@@ -97,7 +103,9 @@ std::optional<Refusal> Subjects::prove(const Caller& caller, Check& check) {
   if (!check.parent_session.empty() && !caller.speaks_for_others()) {
     if (auto refusal = prove_parent(caller, check)) return refusal;
   }
-  if (!check.session.empty() && !check.agent.empty()) (void)owners_.belongs_to(check.session, check.agent);
+  // A peek uses nothing, so it owns nothing.
+  if (!check.peek && !check.session.empty() && !check.agent.empty())
+    (void)owners_.belongs_to(check.session, check.agent);
   return std::nullopt;
 }
 

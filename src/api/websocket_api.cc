@@ -19,8 +19,7 @@ using engine::set_of;
 constexpr std::size_t kMostWaiting = 100;  // of one connection; further checks do not wait
 // Bytes of messages that are kept while a connection is being identified; further ones are refused.
 constexpr std::size_t kMostKept = 128 << 10;
-constexpr std::size_t kMaxUnsigned = 4 << 10;                // of a message before the agent is identified
-constexpr Nanos kIdentifyWithin = std::chrono::seconds{10};  // where a token is required
+constexpr std::size_t kMaxUnsigned = 4 << 10;  // of a message before the agent is identified
 constexpr std::string_view kWsChannel = "ws";
 constexpr engine::FieldSet kEnvelope = set_of(Field::kType) | set_of(Field::kId);
 
@@ -73,6 +72,11 @@ std::vector<std::string> frames_of(const engine::CheckDecision& decision, std::s
   return frames;
 }
 
+void end_revoked(net::WebSocket& socket) {
+  constexpr int kPolicyViolation = 1008;
+  socket.close(kPolicyViolation, "the token has expired or was revoked");
+}
+
 class WsHandler final : public net::WebSocketHandler {
  public:
   WsHandler(const Service& service, std::shared_ptr<AgentRegistry> registry, const Caller& caller,
@@ -107,8 +111,7 @@ class WsHandler final : public net::WebSocketHandler {
   bool good(net::WebSocket& socket) noexcept {
     if (service_.access->still_good(caller_, socket.now())) [[likely]]
       return true;
-    constexpr int kPolicyViolation = 1008;
-    socket.close(kPolicyViolation, "the token has expired or was revoked");
+    end_revoked(socket);
     return false;
   }
 
@@ -245,15 +248,18 @@ class WsHandler final : public net::WebSocketHandler {
       ticket = std::make_shared<std::uint64_t>(0);
       std::string id;
       message.append_id(id);
-      return [ticket, id = std::move(id), link, waiting = waiting_](const engine::CheckDecision& answer) {
+      auto send = [ticket, id = std::move(id), link, waiting = waiting_](const engine::CheckDecision& answer) {
         if (link == nullptr) return;
-        link->post([ticket, waiting, frames = frames_of(answer, id)](net::Session& session) {
+        const bool revoked = answer.why == engine::Why::kRevoked;
+        link->post([ticket, waiting, revoked, frames = frames_of(answer, id)](net::Session& session) {
           waiting->erase(*ticket);
           net::WebSocket* to = net::as_websocket(session);
           if (to == nullptr) return;
+          if (revoked) return end_revoked(*to);
           for (const std::string& frame : frames) to->send_text(frame);
         });
       };
+      return {std::move(send), service_.access->validity_of(caller_)};
     };
     const bool may_wait = waiting_->size() < kMostWaiting && link != nullptr;
     const std::uint64_t waits =
@@ -367,9 +373,9 @@ std::unique_ptr<net::WebSocketHandler> make_websocket_handler(const Service& ser
 }
 
 std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller&)> make_websocket_upgrade(
-    const Service& service, std::shared_ptr<AgentRegistry> registry) {
-  return [&service, registry = std::move(registry)](const net::HttpRequest& request, net::HttpReply& reply,
-                                                    const Caller& /*caller*/) {
+    const Service& service, std::shared_ptr<AgentRegistry> registry, Nanos identify_within) {
+  return [&service, registry = std::move(registry), identify_within](const net::HttpRequest& request,
+                                                                     net::HttpReply& reply, const Caller& /*caller*/) {
     // A token may come with the request or, since browsers cannot send it so, with the first message.
     const Admission admission = service.access->asks(request);
     const bool later = admission.refusal && admission.refusal->status == 401 && request.count("authorization") == 0;
@@ -380,7 +386,7 @@ std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller&)> mak
       if (!later) reply.standing = standing_of(caller);
       net::WebSocketLimits limits;
       limits.max_unsigned = kMaxUnsigned;
-      limits.sign_in = kIdentifyWithin;
+      limits.sign_in = identify_within;
       reply.take_over(
           net::websocket_accept_head(request),
           net::make_websocket_session(make_websocket_handler(service, registry, caller, *request.peer), limits));

@@ -50,9 +50,10 @@ class AgentRegistry final : public observe::NoticeSink {
 };
 
 // Answers the request for an upgrade, which needs no token yet: the first message may bring it. One that is given must
-// be good all the same, and Host and Origin must be right. The service outlives all connections.
+// be good all the same, and Host and Origin must be right. Where a token is required, the agent must be identified
+// within the given time. The service outlives all connections.
 [[nodiscard]] std::function<void(const net::HttpRequest&, net::HttpReply&, const Caller&)> make_websocket_upgrade(
-    const Service& service, std::shared_ptr<AgentRegistry> registry);
+    const Service& service, std::shared_ptr<AgentRegistry> registry, Nanos identify_within = std::chrono::seconds{10});
 
 // The handler of one connection; for tests.
 [[nodiscard]] std::unique_ptr<net::WebSocketHandler> make_websocket_handler(const Service& service,

@@ -1,6 +1,7 @@
 // A short list whose room is part of it, and is not touched before it is used.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -35,18 +36,28 @@ class BoundedArray {
   const T* end() const noexcept { return data() + size_; }
 
   // REQUIRES: !full().
-  T& emplace_back() noexcept { return *new (data() + size_++) T; }
-  void append(const T& value) noexcept { new (data() + size_++) T(value); }
+  T& emplace_back() noexcept {
+    assert(!full());
+    return *new (data() + size_++) T;
+  }
+  void append(const T& value) noexcept {
+    assert(!full());
+    new (data() + size_++) T(value);
+  }
   // REQUIRES: there is room for all of them.
   template <std::size_t kTheirMost>
   void append(const BoundedArray<T, kTheirMost>& values) noexcept {
+    assert(values.size() <= kMost - size_);
     T* at = end();
     for (const T& value : values) new (at++) T(value);
     size_ += static_cast<std::uint32_t>(values.size());
   }
   void pop_back() noexcept { --size_; }
   // Gives n elements that are yet to be written. REQUIRES: n <= kMost.
-  void grow_to(std::size_t n) noexcept { size_ = static_cast<std::uint32_t>(n); }
+  void grow_to(std::size_t n) noexcept {
+    assert(n <= kMost);
+    size_ = static_cast<std::uint32_t>(n);
+  }
 
  private:
   alignas(T) std::byte room_[kMost * sizeof(T)];  // NOLINT(bugprone-sizeof-expression): of pointers, too

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -77,6 +78,7 @@ class Hasher {
   }
   // REQUIRES: is_short(text).
   [[nodiscard]] Hash128 hash_short(std::string_view text) const noexcept {
+    assert(is_short(text));
     const char* end = text.data() + text.size();
     const std::uint64_t a = detail::word<std::uint64_t>(text.data());
     const std::uint64_t b = detail::word<std::uint64_t>(text.data() + 8);
@@ -90,6 +92,7 @@ class Hasher {
 
   // REQUIRES: 1 to 16 bytes.
   [[nodiscard]] Hash128 hash_tiny(std::string_view text) const noexcept {
+    assert(!text.empty() && text.size() <= 16);
     const auto [a, b] = detail::two_words(text);
     const std::uint64_t x = fold(a ^ secrets_[0], b ^ secrets_[1]) ^ a;
     const std::uint64_t y = fold(a ^ secrets_[2], b ^ secrets_[3]) ^ b;

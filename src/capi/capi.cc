@@ -1,5 +1,6 @@
 // The C ABI over MemoryLimiter: checks what comes in, calls the C++ call of the same name, lets nothing out but codes.
 #include <array>
+#include <cassert>
 
 #include "capi/handles.h"
 
@@ -47,6 +48,8 @@ bool valid_requests(const hg_request* requests, size_t count) noexcept {
 
 // REQUIRES: count <= kBatch, and the requests are valid.
 void read_requests(const hg_request* requests, size_t count, std::array<Request, kBatch>& to) noexcept {
+  assert(count <= kBatch);
+  assert(valid_requests(requests, count));
   for (size_t i = 0; i < count; ++i) {
     to[i] = {capi::view(requests[i].key, requests[i].key_size), requests[i].permits};
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -96,6 +97,7 @@ inline Result<Limit> to_limit(const hg_limit& limit) {
 // REQUIRES: T begins with struct_size, which the caller has set in *to.
 template <class T>
 int write_sized(T from, T* to) noexcept {
+  static_assert(offsetof(T, struct_size) == 0);
   const size_t size = to->struct_size;
   if (size < sizeof(size_t)) return HG_ERROR_INVALID_ARGUMENT;
   from.struct_size = size;

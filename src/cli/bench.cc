@@ -311,27 +311,27 @@ int run_bench(const Options& options) {
 
 }  // namespace
 
-Command bench_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("bench");
+Command bench_command(Arguments parent) {
+  Arguments arguments = parent.command("bench");
   auto options = std::make_shared<Options>();
-  app->add_option("--url", options->client.url);
-  app->add_option("--resp", options->resp);
-  app->add_flag("--check", options->check);
-  app->add_flag("--quota", options->quota);
-  app->add_option("--token-file", options->client.token_file);
-  app->add_option("--connections", options->connections)->check(between(1, LoadPlan::kMostConnections));
-  app->add_option("--pipeline", options->pipeline)->check(between(1, LoadPlan::kMostPipeline));
-  app->add_option("--threads", options->threads)->check(between(1, LoadPlan::kMostThreads));
-  app->add_option("--keys", options->keys);
-  app->add_option("--rate", options->rate);
-  app->add_option("--duration", options->duration);
-  app->add_option("--requests", options->requests);
-  app->add_option("--warmup", options->warmup);
-  app->add_option("--operation", options->operation);
-  app->add_option("--limit", options->limit);
-  app->add_flag("--json", options->json);
-  app->add_flag("--no-color", options->no_color);
-  return {"bench", kHelp, app, [options] { return run_bench(*options); }};
+  arguments.option("--url", options->client.url);
+  arguments.option("--resp", options->resp);
+  arguments.flag("--check", options->check);
+  arguments.flag("--quota", options->quota);
+  arguments.option("--token-file", options->client.token_file);
+  arguments.option("--connections", options->connections).check(between(1, LoadPlan::kMostConnections));
+  arguments.option("--pipeline", options->pipeline).check(between(1, LoadPlan::kMostPipeline));
+  arguments.option("--threads", options->threads).check(between(1, LoadPlan::kMostThreads));
+  arguments.option("--keys", options->keys);
+  arguments.option("--rate", options->rate);
+  arguments.option("--duration", options->duration);
+  arguments.option("--requests", options->requests);
+  arguments.option("--warmup", options->warmup);
+  arguments.option("--operation", options->operation);
+  arguments.option("--limit", options->limit);
+  arguments.flag("--json", options->json);
+  arguments.flag("--no-color", options->no_color);
+  return {"bench", kHelp, arguments, [options] { return run_bench(*options); }};
 }
 
 }  // namespace headgate::cli

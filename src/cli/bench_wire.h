@@ -1,6 +1,7 @@
 // What the load generator says and hears: requests built once, and answers read no further than needed. No sockets.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -21,6 +22,7 @@ class BenchRequest {
 
   // REQUIRES: key < kMostKeys.
   void append(std::uint32_t key, std::string& out) const {
+    assert(key < kMostKeys);
     const std::size_t at = out.size() + key_at_;
     out += text_;
     for (std::size_t i = kKey.size(); i > 0; --i) {

@@ -98,24 +98,21 @@ std::string summary_of(std::string_view help) {
   return std::string(colon == std::string_view::npos ? line : line.substr(colon + 2));
 }
 
-CommandInfo describe(const std::string& path, const char* help, const CLI::App& app) {
+CommandInfo describe(const std::string& path, const char* help, const Arguments& arguments) {
   CommandInfo info;
   info.path = path;
   info.summary = summary_of(help);
   info.help = help;
   const std::vector<std::string> lines = lines_of(help);
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;  // hidden
-    for (const std::string& name : option->get_lnames()) {
-      OptionInfo about_it;
-      about_it.name = "--" + name;
-      about_it.about = about(lines, about_it.name);
-      if (option->get_expected_max() > 0) {
-        about_it.value = value(help, about_it.name);
-        if (about_it.value.empty()) about_it.value = "VALUE";
-      }
-      info.options.push_back(std::move(about_it));
+  for (const Arguments::Declared& option : arguments.declared()) {
+    OptionInfo about_it;
+    about_it.name = option.name;
+    about_it.about = about(lines, about_it.name);
+    if (option.takes_value) {
+      about_it.value = value(help, about_it.name);
+      if (about_it.value.empty()) about_it.value = "VALUE";
     }
+    info.options.push_back(std::move(about_it));
   }
   info.argument.value = argument(lines);
   return info;

@@ -38,7 +38,7 @@ struct CommandInfo {
 // By how many blanks.
 [[nodiscard]] std::size_t indent_of(std::string_view line);
 
-[[nodiscard]] CommandInfo describe(const std::string& path, const char* help, const CLI::App& app);
+[[nodiscard]] CommandInfo describe(const std::string& path, const char* help, const Arguments& arguments);
 
 [[nodiscard]] std::string bash_completions(const std::vector<CommandInfo>& commands);
 [[nodiscard]] std::string zsh_completions(const std::vector<CommandInfo>& commands);

@@ -87,7 +87,10 @@ std::string page(const Options& options, const ordered_json& json, const Termina
   if (!state.empty()) add(fmt::format("{}", fmt::join(state, ", ")));
 
   const double retry = decision.number("retry_after_ms");
-  if (!allowed && retry > 0) add("retry in " + span(retry));
+  if (!allowed && retry > 0) {
+    const bool backing_off = decision.number("backoff_ms") > 0;
+    add("retry in " + span(retry) + (backing_off ? ": backing off, since it was denied several times in a row" : ""));
+  }
   if (!allowed && retry < 0) add("no wait can help: it costs more than the limit ever holds");
   if (const double delay = decision.number("delay_ms"); delay > 0) add("act in " + span(delay), Ink::kYellow);
   if (const std::string lease = decision.text("lease"); !lease.empty()) add("lease " + lease, Ink::kCyan);
@@ -128,18 +131,18 @@ int check(const Options& options) {
 
 }  // namespace
 
-Command check_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("check");
+Command check_command(Arguments parent) {
+  Arguments arguments = parent.command("check");
   auto options = std::make_shared<Options>();
-  options->check.add_to(*app);
-  app->add_flag("--peek", options->peek);
-  app->add_flag("--hold", options->hold);
-  app->add_option("--max-wait", options->max_wait);
-  app->add_option("--priority", options->priority);
-  options->client.add_to(*app);
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  return {"check", kHelp, app, [options] { return check(*options); }};
+  options->check.add_to(arguments);
+  arguments.flag("--peek", options->peek);
+  arguments.flag("--hold", options->hold);
+  arguments.option("--max-wait", options->max_wait);
+  arguments.option("--priority", options->priority);
+  options->client.add_to(arguments);
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  return {"check", kHelp, arguments, [options] { return check(*options); }};
 }
 
 }  // namespace headgate::cli

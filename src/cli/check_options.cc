@@ -27,14 +27,13 @@ Result<void> set(engine::LineFields& fields, Field field, std::string_view part,
 
 }  // namespace
 
-void CheckOptions::add_to(CLI::App& app) {
+void CheckOptions::add_to(Arguments arguments) {
   for (const auto& [name, field] : kFields) {
     const Field which = field;
-    app.add_option_function<std::string>(name,
-                                         [this, which](const std::string& text) { fields_.emplace_back(which, text); });
+    arguments.option(name, [this, which](const std::string& text) { fields_.emplace_back(which, text); });
   }
-  app.add_option("--attr", attributes_)->allow_extra_args(false);
-  app.add_option("--cost", costs_)->allow_extra_args(false);
+  arguments.option("--attr", attributes_).one_value_each();
+  arguments.option("--cost", costs_).one_value_each();
 }
 
 Result<void> CheckOptions::read(engine::LineFields& fields) const {

@@ -1,12 +1,12 @@
 // A check as options of a command spell it: for asking a server, and for explaining it from files.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "engine/line_fields.h"
 #include "headgate/result.h"
 
@@ -16,7 +16,7 @@ class CheckOptions {
  public:
   // --agent, --operation and so on, --attr and --cost. The options keep what they were told in *this, which must stay
   // where it is.
-  void add_to(CLI::App& app);
+  void add_to(Arguments arguments);
 
   // The texts belong to the options.
   [[nodiscard]] Result<void> read(engine::LineFields& fields) const;

@@ -1,8 +1,10 @@
 #include "cli/client.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,24 +28,73 @@ constexpr std::size_t kShownBytes = 200;
 
 Error cannot(std::string message, bool transient = false) { return {ErrorCode::kIo, std::move(message), transient}; }
 
-// Whether a server of that folder runs and listens on the port of the URL. Another user's process may have taken the
-// port while it is down, and must not be sent the folder's token; it cannot write the lock, which is its owner's alone.
-bool serves(const std::string& data, std::string_view url) {
+// The host, without brackets, and the port of "host:port" or "[host]:port". A path or a line end may follow.
+struct HostAndPort {
+  std::string_view host;
+  std::string_view port;  // empty: none is given
+};
+HostAndPort host_and_port(std::string_view text) {
+  text = text.substr(0, text.find_first_of("/\n"));
+  HostAndPort found{text, {}};
+  if (const std::size_t colon = text.rfind(':'); colon != std::string_view::npos && !text.ends_with(']')) {
+    found = {text.substr(0, colon), text.substr(colon + 1)};
+  }
+  if (found.host.starts_with('[') && found.host.ends_with(']'))
+    found.host = found.host.substr(1, found.host.size() - 2);
+  return found;
+}
+
+struct IpAddress {
+  int family = AF_UNSPEC;  // AF_UNSPEC: it is no address
+  std::array<unsigned char, sizeof(in6_addr)> bytes{};
+
+  bool operator==(const IpAddress&) const = default;
+  [[nodiscard]] bool is_any() const { return bytes == decltype(bytes){}; }
+};
+IpAddress ip_address(std::string_view text) {
+  IpAddress address;
+  for (const int family : {AF_INET, AF_INET6}) {
+    if (::inet_pton(family, std::string(text).c_str(), address.bytes.data()) != 1) continue;
+    address.family = family;
+    return address;
+  }
+  return {};
+}
+
+// Whether connections to that loopback address reach the listener. While a listener has 0.0.0.0 or [::], no other
+// user's process can listen on an address that it includes. [::] includes IPv4 unless the system says otherwise.
+bool is_reached_at(const IpAddress& listener, const IpAddress& loopback) {
+  if (listener.family == AF_UNSPEC || loopback.family == AF_UNSPEC) return false;
+  if (listener == loopback) return true;
+  if (!listener.is_any()) return false;
+  if (listener.family == loopback.family) return true;
+  std::string only_six;
+  std::ifstream("/proc/sys/net/ipv6/bindv6only") >> only_six;
+  return listener.family == AF_INET6 && only_six == "0";
+}
+
+// The loopback address at which the URL reaches the running server of that folder; empty: it does not. Another user's
+// process may listen on the same port while the server is down, or on another loopback address at any time, and must
+// not be sent the folder's token. It cannot write the lock, which only its owner can.
+// REQUIRES: is_loopback(url).
+std::string address_of_server(const std::string& data, std::string_view url) {
   const base::Descriptor file(::open((data + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
   struct flock held {};
   held.l_type = F_RDLCK;
   held.l_whence = SEEK_SET;
-  if (file.get() < 0 || ::fcntl(file.get(), F_OFD_GETLK, &held) != 0 || held.l_type == F_UNLCK) return false;
+  if (file.get() < 0 || ::fcntl(file.get(), F_OFD_GETLK, &held) != 0 || held.l_type == F_UNLCK) return {};
   std::array<char, 256> text{};
   const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);
-  const std::string_view address = std::string_view(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  const auto port_of = [](std::string_view host) {
-    host = host.substr(0, host.find_first_of("/\n"));
-    const std::size_t colon = host.rfind(':');
-    return colon == std::string_view::npos ? std::string_view() : host.substr(colon + 1);
-  };
-  const std::string_view port = port_of(address);
-  return !port.empty() && port == port_of(url.substr(url.find("//") + 2));
+  const HostAndPort listener =
+      host_and_port(std::string_view(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))));
+  const HostAndPort asked = host_and_port(url.substr(url.find("//") + 2));
+  if (listener.port.empty() || listener.port != asked.port) return {};
+  std::vector<std::string> addresses{std::string(asked.host)};
+  if (asked.host == "localhost") addresses = {"127.0.0.1", "::1"};
+  for (const std::string& address : addresses) {
+    if (is_reached_at(ip_address(listener.host), ip_address(address))) return address;
+  }
+  return {};
 }
 
 // What a header may carry: visible ASCII.
@@ -102,15 +153,15 @@ struct ListCloser {
 
 }  // namespace
 
-void ClientOptions::add_to(CLI::App& app) {
-  app.add_option("--url", url)->type_name("URL");
-  app.add_option("--token-file", token_file)->type_name("FILE");
-  app.add_option("--cacert", ca_file)->type_name("FILE");
+void ClientOptions::add_to(Arguments arguments) {
+  arguments.option("--url", url).value_name("URL");
+  arguments.option("--token-file", token_file).value_name("FILE");
+  arguments.option("--cacert", ca_file).value_name("FILE");
 }
 
-void ClientOptions::add_to_managing(CLI::App& app) {
-  add_to(app);
-  app.add_option("--data", data)->type_name("DIR");
+void ClientOptions::add_to_managing(Arguments arguments) {
+  add_to(arguments);
+  arguments.option("--data", data).value_name("DIR");
 }
 
 struct Client::Impl {
@@ -150,10 +201,12 @@ Result<Client> Client::open(const ClientOptions& options, Purpose purpose) {
   Result<std::string> token = given_token(options);
   if (!token) return std::move(token).error();
   impl->token = std::move(*token);
+  std::string reached;  // with the folder's token: the only address that gets it
   if (impl->token.empty() && purpose == Purpose::kManage && is_loopback(impl->url)) {
     std::string data = options.data.empty() ? std::string(environment("HEADGATE_DATA")) : options.data;
     if (data.empty()) data = kDefaultData;
-    if (!serves(data, impl->url) || !read_token(data + "/admin.token", impl->token)) impl->token.clear();
+    reached = address_of_server(data, impl->url);
+    if (reached.empty() || !read_token(data + "/admin.token", impl->token)) impl->token.clear();
   }
   impl->ca_file = options.ca_file;
   if (!impl->ca_file.empty() && !std::ifstream(impl->ca_file)) {
@@ -161,6 +214,7 @@ Result<Client> Client::open(const ClientOptions& options, Purpose purpose) {
   }
   if (impl->url.starts_with("http://") && is_loopback(impl->url)) {
     impl->plain.emplace(impl->url);
+    if (!reached.empty()) impl->plain->connect_only_to(std::move(reached));
   } else if (Result<void> done = impl->start_curl(); !done) {
     return std::move(done).error();
   }

@@ -5,7 +5,6 @@
 // was meant to. Secrets never appear in messages.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "headgate/clock.h"
 #include "headgate/result.h"
 
@@ -40,9 +40,9 @@ struct ClientOptions {
   std::string data;        // where admin.token is; empty: HEADGATE_DATA, else kDefaultData
 
   // --url, --token-file and --cacert.
-  void add_to(CLI::App& app);
+  void add_to(Arguments arguments);
   // --data too, for commands that manage.
-  void add_to_managing(CLI::App& app);
+  void add_to_managing(Arguments arguments);
 };
 
 struct Response {

@@ -25,24 +25,23 @@ int not_understood(std::string_view message, std::string_view command) {
   return command == "check" ? kFailed : kUsage;
 }
 
-CLI::Validator between(int least, int most) {
-  const auto complaint = [=](const std::string& text) -> std::string {
+ValueCheck between(int least, int most) {
+  return [=](const std::string& text) -> std::string {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool number = error == std::errc{} && end == text.data() + text.size();
     if (number && value >= least && value <= most) return "";
     return fmt::format("must be between {} and {}, got \"{}\"", least, most, text);
   };
-  return CLI::Validator(complaint, "");
 }
 
 std::string json_text(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-void TerminalOptions::add_to(CLI::App& app) {
-  app.add_option("--width", width)->type_name("N")->check(between(Terminal::kLeastWidth, Terminal::kMostWidth));
-  app.add_flag("--no-color", no_color);
+void TerminalOptions::add_to(Arguments arguments) {
+  arguments.option("--width", width).value_name("N").check(between(Terminal::kLeastWidth, Terminal::kMostWidth));
+  arguments.flag("--no-color", no_color);
 }
 
 Terminal TerminalOptions::terminal() const {

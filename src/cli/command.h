@@ -3,13 +3,13 @@
 // it does not understand, too. `headgate run` has those of the command that it runs.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/terminal.h"
 #include "policy/reader.h"
 
@@ -25,39 +25,39 @@ inline constexpr int kNotAllowed = 3;
 struct Command {
   std::string path;  // "policy validate"
   const char* help;
-  CLI::App* app;
+  Arguments arguments;
   std::function<int()> run;  // returns the exit code
 };
 
 // Each command adds itself, under its parent, and keeps what it was told in what it returns.
-[[nodiscard]] Command serve_command(CLI::App& parent);
-[[nodiscard]] Command check_command(CLI::App& parent);
-[[nodiscard]] Command status_command(CLI::App& parent);
-[[nodiscard]] Command top_command(CLI::App& parent);
+[[nodiscard]] Command serve_command(Arguments parent);
+[[nodiscard]] Command check_command(Arguments parent);
+[[nodiscard]] Command status_command(Arguments parent);
+[[nodiscard]] Command top_command(Arguments parent);
 // `command` is what follows "--", ending with a null pointer; null if there is no "--". It is set before it is run.
-[[nodiscard]] Command run_command(CLI::App& parent, char** const& command);
-[[nodiscard]] Command bench_command(CLI::App& parent);
-[[nodiscard]] Command emergency_on_command(CLI::App& parent);
-[[nodiscard]] Command emergency_off_command(CLI::App& parent);
-[[nodiscard]] Command emergency_status_command(CLI::App& parent);
-[[nodiscard]] Command token_create_command(CLI::App& parent);
-[[nodiscard]] Command token_list_command(CLI::App& parent);
-[[nodiscard]] Command token_revoke_command(CLI::App& parent);
-[[nodiscard]] Command quota_status_command(CLI::App& parent);
-[[nodiscard]] Command quota_set_command(CLI::App& parent);
-[[nodiscard]] Command quota_set_plan_command(CLI::App& parent);
-[[nodiscard]] Command quota_plans_command(CLI::App& parent);
-[[nodiscard]] Command quota_history_command(CLI::App& parent);
-[[nodiscard]] Command quota_report_command(CLI::App& parent);
-[[nodiscard]] Command quota_queue_command(CLI::App& parent);
-[[nodiscard]] Command policy_validate_command(CLI::App& parent);
-[[nodiscard]] Command policy_list_command(CLI::App& parent);
-[[nodiscard]] Command policy_explain_command(CLI::App& parent);
-[[nodiscard]] Command policy_versions_command(CLI::App& parent);
-[[nodiscard]] Command policy_rollback_command(CLI::App& parent);
-[[nodiscard]] Command simulate_command(CLI::App& parent);
-[[nodiscard]] Command tune_command(CLI::App& parent);
-[[nodiscard]] Command demo_command(CLI::App& parent);
+[[nodiscard]] Command run_command(Arguments parent, char** const& command);
+[[nodiscard]] Command bench_command(Arguments parent);
+[[nodiscard]] Command emergency_on_command(Arguments parent);
+[[nodiscard]] Command emergency_off_command(Arguments parent);
+[[nodiscard]] Command emergency_status_command(Arguments parent);
+[[nodiscard]] Command token_create_command(Arguments parent);
+[[nodiscard]] Command token_list_command(Arguments parent);
+[[nodiscard]] Command token_revoke_command(Arguments parent);
+[[nodiscard]] Command quota_status_command(Arguments parent);
+[[nodiscard]] Command quota_set_command(Arguments parent);
+[[nodiscard]] Command quota_set_plan_command(Arguments parent);
+[[nodiscard]] Command quota_plans_command(Arguments parent);
+[[nodiscard]] Command quota_history_command(Arguments parent);
+[[nodiscard]] Command quota_report_command(Arguments parent);
+[[nodiscard]] Command quota_queue_command(Arguments parent);
+[[nodiscard]] Command policy_validate_command(Arguments parent);
+[[nodiscard]] Command policy_list_command(Arguments parent);
+[[nodiscard]] Command policy_explain_command(Arguments parent);
+[[nodiscard]] Command policy_versions_command(Arguments parent);
+[[nodiscard]] Command policy_rollback_command(Arguments parent);
+[[nodiscard]] Command simulate_command(Arguments parent);
+[[nodiscard]] Command tune_command(Arguments parent);
+[[nodiscard]] Command demo_command(Arguments parent);
 
 // To standard output; kFailed, with a message, if that does not take it.
 int write(std::string_view text);
@@ -70,7 +70,7 @@ int not_understood(std::string_view message, std::string_view command);
 struct TerminalOptions {
   int width = 0;  // 0: what the terminal has
   bool no_color = false;
-  void add_to(CLI::App& app);
+  void add_to(Arguments arguments);
   [[nodiscard]] Terminal terminal() const;
 };
 
@@ -78,7 +78,7 @@ struct TerminalOptions {
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json);
 
 // Accepts whole numbers of this range.
-[[nodiscard]] CLI::Validator between(int least, int most);
+[[nodiscard]] ValueCheck between(int least, int most);
 
 // What --policies names, or the built-in limits if it names nothing. False: everything wrong with it has been told on
 // standard error. Notes are told there, too.

@@ -33,13 +33,13 @@ struct Options {
 
 }  // namespace
 
-Command demo_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("demo");
+Command demo_command(Arguments parent) {
+  Arguments arguments = parent.command("demo");
   auto options = std::make_shared<Options>();
-  app->add_option("--strategy", options->demo.strategy)->type_name("NAME");
-  app->add_flag("--json", options->demo.json);
-  options->terminal.add_to(*app);
-  return {"demo", kHelp, app, [options] {
+  arguments.option("--strategy", options->demo.strategy).value_name("NAME");
+  arguments.flag("--json", options->demo.json);
+  options->terminal.add_to(arguments);
+  return {"demo", kHelp, arguments, [options] {
             const auto text = demo(options->demo, options->terminal.terminal());
             return text ? write(*text) : not_understood(text.error().message, "demo");
           }};

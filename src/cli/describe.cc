@@ -85,6 +85,8 @@ std::string limit_text(const policy::Policy& policy) {
   return joined(limits, " and ") + (policy.unit == "requests" ? "" : " " + policy.unit);
 }
 
+std::string least_cost_text(double least_cost) { return "at least " + number_text(least_cost) + " a check"; }
+
 ordered_json policy_json(const policy::Policy& policy) {
   ordered_json json;
   json["id"] = policy.id;
@@ -105,6 +107,8 @@ ordered_json policy_json(const policy::Policy& policy) {
   json["missing"] = policy::to_string(policy.missing);
   json["key"] = key_parts(policy);
   json["unit"] = policy.unit;
+  if (policy.least_cost > 0) json["least_cost"] = number_json(policy::least_cost(policy));
+  if (!policy.holds) json["holds"] = false;
   json["limits"] = ordered_json::array();
   for (const Limit& limit : policy.limits) json["limits"].push_back(policy::describe(policy, limit));
   for (const policy::Variant& variant : policy.variants) {

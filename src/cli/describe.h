@@ -15,6 +15,9 @@ namespace headgate::cli {
 [[nodiscard]] std::string key_text(const policy::Policy& policy);
 // "sliding_window 50/60s, burst 10 tokens"; several are joined by "and".
 [[nodiscard]] std::string limit_text(const policy::Policy& policy);
+// What `explain` says of a policy with least_cost, and of one with holds: false.
+[[nodiscard]] std::string least_cost_text(double least_cost);
+inline constexpr const char* kNoHolds = "charged for good: the end of a hold gives nothing back";
 
 [[nodiscard]] nlohmann::ordered_json policy_json(const policy::Policy& policy);
 

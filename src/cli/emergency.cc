@@ -84,32 +84,32 @@ int turn_on(const Options& options) {
   return ask(options, "PUT", {{"reason", options.reason}});
 }
 
-std::shared_ptr<Options> add_options(CLI::App& app) {
+std::shared_ptr<Options> add_options(Arguments arguments) {
   auto options = std::make_shared<Options>();
-  options->client.add_to_managing(app);
-  app.add_flag("--json", options->json);
+  options->client.add_to_managing(arguments);
+  arguments.flag("--json", options->json);
   return options;
 }
 
 }  // namespace
 
-Command emergency_on_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("on");
-  auto options = add_options(*app);
-  app->add_option("--reason", options->reason);
-  return {"emergency on", kOnHelp, app, [options] { return turn_on(*options); }};
+Command emergency_on_command(Arguments parent) {
+  Arguments arguments = parent.command("on");
+  auto options = add_options(arguments);
+  arguments.option("--reason", options->reason);
+  return {"emergency on", kOnHelp, arguments, [options] { return turn_on(*options); }};
 }
 
-Command emergency_off_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("off");
-  auto options = add_options(*app);
-  return {"emergency off", kOffHelp, app, [options] { return ask(*options, "DELETE", nullptr); }};
+Command emergency_off_command(Arguments parent) {
+  Arguments arguments = parent.command("off");
+  auto options = add_options(arguments);
+  return {"emergency off", kOffHelp, arguments, [options] { return ask(*options, "DELETE", nullptr); }};
 }
 
-Command emergency_status_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("status");
-  auto options = add_options(*app);
-  return {"emergency status", kStatusHelp, app, [options] { return ask(*options, "GET", nullptr); }};
+Command emergency_status_command(Arguments parent) {
+  Arguments arguments = parent.command("status");
+  auto options = add_options(arguments);
+  return {"emergency status", kStatusHelp, arguments, [options] { return ask(*options, "GET", nullptr); }};
 }
 
 }  // namespace headgate::cli

@@ -1,7 +1,6 @@
 // The command line: finds the command and runs it. Each command has a file of its own.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "base/suggest.h"
@@ -53,20 +52,17 @@ Options:
   -h, --help          print this
 )";
 
-std::vector<std::string> option_names(const CLI::App& app) {
+std::vector<std::string> option_names(const Arguments& arguments) {
   std::vector<std::string> names{"--help"};
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;  // hidden
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
+  for (Arguments::Declared& option : arguments.declared()) names.push_back(std::move(option.name));
   return names;
 }
 
-int unexpected(const CLI::App& app, const std::string& argument, std::string_view command) {
+int unexpected(const Arguments& arguments, const std::string& argument, std::string_view command) {
   if (!argument.starts_with('-')) return not_understood(fmt::format("unexpected argument \"{}\"", argument), command);
   const std::string name = argument.substr(0, argument.find('='));
-  return not_understood(fmt::format("there is no option \"{}\"{}", name, base::did_you_mean(name, option_names(app))),
-                        command);
+  return not_understood(
+      fmt::format("there is no option \"{}\"{}", name, base::did_you_mean(name, option_names(arguments))), command);
 }
 
 std::string entry(std::string_view name, std::string_view about) { return fmt::format("  {:<16}  {}\n", name, about); }
@@ -74,29 +70,27 @@ std::string entry(std::string_view name, std::string_view about) { return fmt::f
 class Program {
  public:
   Program() {
-    app_.allow_extras();
-    app_.require_subcommand(0, 1);
-    app_.add_flag("--version", wants_version_);
+    program_.flag("--version", wants_version_);
 
     section("The server");
-    add(serve_command(app_));
-    add(status_command(app_));
-    add(top_command(app_));
+    add(serve_command(program_));
+    add(status_command(program_));
+    add(top_command(program_));
     section("Asking it");
-    add(check_command(app_));
-    add(run_command(app_, foreign_));
-    add(bench_command(app_));
+    add(check_command(program_));
+    add(run_command(program_, foreign_));
+    add(bench_command(program_));
     section("Managing it");
-    CLI::App& emergency = parent("emergency", "the emergency throttle: on, off, or how it stands");
+    const Arguments emergency = parent("emergency", "the emergency throttle: on, off, or how it stands");
     add(emergency_on_command(emergency));
     add(emergency_off_command(emergency));
     add(emergency_status_command(emergency));
-    CLI::App& token = parent("token", "credentials of those who ask and manage");
+    const Arguments token = parent("token", "credentials of those who ask and manage");
     add(token_create_command(token));
     add(token_list_command(token));
     add(token_revoke_command(token));
     section("Quotas");
-    CLI::App& quota = parent("quota", "how many commands users may run by day, week and month");
+    const Arguments quota = parent("quota", "how many commands users may run by day, week and month");
     add(quota_status_command(quota));
     add(quota_set_command(quota));
     add(quota_plans_command(quota));
@@ -105,54 +99,51 @@ class Program {
     add(quota_report_command(quota));
     add(quota_queue_command(quota));
     section("Policies");
-    CLI::App& policy = parent("policy", "policies, before they are in force and while they are");
+    const Arguments policy = parent("policy", "policies, before they are in force and while they are");
     add(policy_validate_command(policy));
     add(policy_list_command(policy));
     add(policy_explain_command(policy));
     add(policy_versions_command(policy));
     add(policy_rollback_command(policy));
-    add(simulate_command(app_));
-    add(tune_command(app_));
+    add(simulate_command(program_));
+    add(tune_command(program_));
     section("Others");
-    add(demo_command(app_));
+    add(demo_command(program_));
     add(completions_command());
-    version_ = app_.add_subcommand("version");
-    version_->allow_extras();
-    help_ = app_.add_subcommand("help");
-    help_->allow_extras();
-    help_->add_option("topic", topic_)->expected(0, 2);
-    help_->add_flag("--man", wants_manual_)->group("");
+    help_.option("topic", topic_).at_most(2);
+    help_.flag("--man", wants_manual_).hidden();
     listing_ += entry("version", "print the version") + entry("help [COMMAND]", "print this, or a command's own help");
     help_text_ = kTitle + listing_ + kAfterCommands;
   }
 
   int run(int argc, char** argv) {
-    try {
-      app_.parse(own_arguments(argc, argv), argv);
-    } catch (const CLI::CallForHelp&) {
+    std::string message;
+    const ArgumentParser::Parsed parsed = parser_.parse(own_arguments(argc, argv), argv, message);
+    if (parsed == ArgumentParser::Parsed::kHelpWanted) {
       if (const Command* command = chosen()) return write(command->help);
       const Parent* above = chosen_parent();
       return write(above != nullptr ? parent_help(*above) : help_text_);
-    } catch (const CLI::ParseError& error) {
+    }
+    if (parsed == ArgumentParser::Parsed::kFailed) {
       const Command* command = chosen();
-      return not_understood(error.what(), command == nullptr ? "" : command->path);
+      return not_understood(message, command == nullptr ? "" : command->path);
     }
-    if (const auto extras = app_.remaining(); !extras.empty()) {
-      return extras[0].starts_with('-') ? unexpected(app_, extras[0], "") : unknown_command(extras[0]);
+    if (const auto extras = program_.unexpected(); !extras.empty()) {
+      return extras[0].starts_with('-') ? unexpected(program_, extras[0], "") : unknown_command(extras[0]);
     }
-    for (const CLI::App* plain : {version_, help_}) {
-      if (const auto extras = plain->remaining(); !extras.empty()) return unexpected(*plain, extras[0], "");
+    for (const Arguments& plain : {version_, help_}) {
+      if (const auto extras = plain.unexpected(); !extras.empty()) return unexpected(plain, extras[0], "");
     }
-    if (wants_version_ || version_->parsed()) return write("headgate " HEADGATE_VERSION "\n");
-    if (help_->parsed()) return help();
+    if (wants_version_ || version_.given()) return write("headgate " HEADGATE_VERSION "\n");
+    if (help_.given()) return help();
     if (const Command* command = chosen()) {
-      const auto extras = command->app->remaining();
-      return extras.empty() ? command->run() : unexpected(*command->app, extras[0], command->path);
+      const auto extras = command->arguments.unexpected();
+      return extras.empty() ? command->run() : unexpected(command->arguments, extras[0], command->path);
     }
     if (const Parent* above = chosen_parent()) {
-      const auto extras = above->app->remaining();
+      const auto extras = above->arguments.unexpected();
       if (extras.empty()) return usage(parent_help(*above));
-      return extras[0].starts_with('-') ? unexpected(*above->app, extras[0], above->name)
+      return extras[0].starts_with('-') ? unexpected(above->arguments, extras[0], above->name)
                                         : unknown_command(above->name + " " + extras[0]);
     }
     return usage(help_text_);
@@ -163,7 +154,7 @@ class Program {
   struct Parent {
     std::string name;
     std::string summary;
-    CLI::App* app;
+    Arguments arguments;
   };
 
   // How many arguments are ours: what stands after "headgate run ... --" is another program's command line, in which
@@ -179,22 +170,18 @@ class Program {
   }
 
   void section(const char* title) { listing_ += fmt::format("\n{}:\n", title); }
-  CLI::App& parent(const char* name, const char* summary) {
-    CLI::App* app = app_.add_subcommand(name);
-    app->allow_extras();
-    app->require_subcommand(0, 1);
-    parents_.push_back({name, summary, app});
-    return *app;
+  Arguments parent(const char* name, const char* summary) {
+    parents_.push_back({name, summary, program_.command(name)});
+    return parents_.back().arguments;
   }
   void add(Command command) {
-    command.app->allow_extras();
     listing_ += entry(command.path, summary_of(command.help));
     commands_.push_back(std::move(command));
   }
   Command completions_command() {
-    CLI::App* app = app_.add_subcommand("completions");
-    app->add_option("shell", shell_);
-    return {"completions", kCompletionsHelp, app, [this] {
+    Arguments arguments = program_.command("completions");
+    arguments.option("shell", shell_);
+    return {"completions", kCompletionsHelp, arguments, [this] {
               if (shell_ == "bash") return write(bash_completions(catalogue()));
               if (shell_ == "zsh") return write(zsh_completions(catalogue()));
               if (shell_ == "fish") return write(fish_completions(catalogue()));
@@ -205,13 +192,13 @@ class Program {
 
   [[nodiscard]] const Command* chosen() const {
     for (const Command& command : commands_) {
-      if (command.app->parsed()) return &command;
+      if (command.arguments.given()) return &command;
     }
     return nullptr;
   }
   [[nodiscard]] const Parent* chosen_parent() const {
     for (const Parent& above : parents_) {
-      if (above.app->parsed()) return &above;
+      if (above.arguments.given()) return &above;
     }
     return nullptr;
   }
@@ -237,7 +224,7 @@ class Program {
       if (command.path.find(' ') == std::string::npos) topics += "|" + command.path;
     }
     for (const Parent& above : parents_) topics += "|" + above.name;
-    all.push_back(describe("", help_text_.c_str(), app_));
+    all.push_back(describe("", help_text_.c_str(), program_));
     for (const Parent& above : parents_) {
       CommandInfo info;
       info.path = above.name;
@@ -246,7 +233,7 @@ class Program {
       for (const Command* child : children(above)) info.children.push_back(child->path.substr(above.name.size() + 1));
       all.push_back(std::move(info));
     }
-    for (const Command& command : commands_) all.push_back(describe(command.path, command.help, *command.app));
+    for (const Command& command : commands_) all.push_back(describe(command.path, command.help, command.arguments));
     CommandInfo version;
     version.path = "version";
     version.summary = "print the version";
@@ -282,12 +269,13 @@ class Program {
     return unknown_command(topic);
   }
 
-  CLI::App app_;
+  ArgumentParser parser_;
+  Arguments program_ = parser_.program();
   char** foreign_ = nullptr;
   bool wants_version_ = false;
   bool wants_manual_ = false;
-  CLI::App* version_ = nullptr;
-  CLI::App* help_ = nullptr;
+  Arguments version_ = program_.command("version");
+  Arguments help_ = program_.command("help");
   std::string shell_;
   std::vector<std::string> topic_;
   std::vector<Parent> parents_;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -189,6 +190,7 @@ struct PlainHttp::Waiting {
 };
 
 PlainHttp::PlainHttp(std::string_view url) : url_(url) {
+  assert(url.starts_with("http://"));
   url.remove_prefix(url.find("://") + 3);
   const std::size_t slash = std::min(url.find('/'), url.size());
   prefix_ = url.substr(slash);

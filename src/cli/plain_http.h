@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -69,6 +70,9 @@ class PlainHttp {
  public:
   // REQUIRES: the URL is plain http of this machine: localhost, 127.0.0.0/8 or ::1.
   explicit PlainHttp(std::string_view url);
+
+  // An IP address in place of all that the host of the URL stands for.
+  void connect_only_to(std::string address) { hosts_ = {std::move(address)}; }
 
   struct Answer {
     int status = 0;

@@ -57,16 +57,6 @@ std::string missing_text(const policy::Policy& policy) {
                                                    : "skip (a check that leaves out what it names is not meant)";
 }
 
-// The reason, "it does not count tokens" included: a policy may match and still not be part of the decision.
-std::string why_not(const Explained& about, const Check& check) {
-  if (!about.why_not.empty()) return about.why_not;
-  const bool plain = check.costs.empty() && about.policy->unit == "requests";
-  for (const Cost& cost : check.costs) {
-    if (cost.unit == about.policy->unit) return {};
-  }
-  return plain ? std::string() : fmt::format("the check has no cost in {}", about.policy->unit);
-}
-
 ordered_json explanation_json(const engine::Explanation& explanation, const Check& check) {
   ordered_json json;
   std::string decision;
@@ -85,6 +75,9 @@ ordered_json explanation_json(const engine::Explanation& explanation, const Chec
     policy["missing"] = policy::to_string(about.policy->missing);
     policy["key"] = about.key;
     if (!about.variant.empty()) policy["variant"] = about.variant;
+    const bool has_least = about.policy->least_cost > 0;
+    policy["least_cost"] = has_least ? number_json(least_cost(*about.policy)) : ordered_json();
+    policy["holds"] = about.policy->holds;
     policy["cells"] = ordered_json::array();
     for (const Explained::Cell& cell : about.cells) {
       policy["cells"].push_back({{"limit", cell.limit},
@@ -135,6 +128,8 @@ void show(const Explained& about, const Check& check, const Terminal& terminal, 
                          policy::to_string(about.policy->action) +
                          (about.variant.empty() ? "" : ", variant " + about.variant));
   page.entry("key", about.key);
+  if (about.policy->least_cost > 0) page.entry("cost", least_cost_text(least_cost(*about.policy)));
+  if (!about.policy->holds) page.entry("holds", kNoHolds);
   for (const Explained::Cell& cell : about.cells) {
     page.entry("cell", fmt::format("{}: {} of {} left{}", cell.limit, number_text(cell.remaining),
                                    number_text(cell.capacity), cell.fits ? "" : ", the cost does not fit"));
@@ -143,7 +138,7 @@ void show(const Explained& about, const Check& check, const Terminal& terminal, 
 }
 
 int explain(const Options& options) {
-  if (options.server.wanted()) {
+  if (options.server.wanted() || (options.policies.empty() && options.server.answers())) {
     if (!options.policies.empty()) {
       return not_understood("files and a server cannot both be explained", "policy explain");
     }
@@ -175,15 +170,15 @@ int explain(const Options& options) {
 
 }  // namespace
 
-Command policy_explain_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("explain");
+Command policy_explain_command(Arguments parent) {
+  Arguments arguments = parent.command("explain");
   auto options = std::make_shared<Options>();
-  app->add_option("--policies", options->policies);
-  options->check.add_to(*app);
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  options->server.add_to(*app);
-  return {"policy explain", kHelp, app, [options] { return explain(*options); }};
+  arguments.option("--policies", options->policies);
+  options->check.add_to(arguments);
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  options->server.add_to(arguments);
+  return {"policy explain", kHelp, arguments, [options] { return explain(*options); }};
 }
 
 }  // namespace headgate::cli

@@ -14,7 +14,8 @@ constexpr const char* kHelp = R"(headgate policy list: policies as a table, in t
 
 Usage: headgate policy list [OPTIONS] [PATH...]
 
-Without a path the built-in tier limits are shown.
+Without a path: those of the server of HEADGATE_URL if it answers,
+otherwise the built-in tier limits.
 
 Options:
   --policies PATH...  the same as naming the paths alone
@@ -41,7 +42,7 @@ Ink ink_of(policy::Mode mode) {
 int list(const Options& options) {
   std::vector<std::string> paths = options.paths;
   paths.insert(paths.end(), options.more_paths.begin(), options.more_paths.end());
-  if (options.server.wanted()) {
+  if (options.server.wanted() || (paths.empty() && options.server.answers())) {
     if (!paths.empty()) return not_understood("files and a server cannot both be listed", "policy list");
     return list_from_server(options.server, {options.json, options.terminal.terminal()});
   }
@@ -68,15 +69,15 @@ int list(const Options& options) {
 
 }  // namespace
 
-Command policy_list_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("list");
+Command policy_list_command(Arguments parent) {
+  Arguments arguments = parent.command("list");
   auto options = std::make_shared<Options>();
-  app->add_option("paths", options->paths);
-  app->add_option("--policies", options->more_paths);
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  options->server.add_to(*app);
-  return {"policy list", kHelp, app, [options] { return list(*options); }};
+  arguments.option("paths", options->paths);
+  arguments.option("--policies", options->more_paths);
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  options->server.add_to(arguments);
+  return {"policy list", kHelp, arguments, [options] { return list(*options); }};
 }
 
 }  // namespace headgate::cli

@@ -63,6 +63,10 @@ std::string explained(const Fields& policy, const Terminal& terminal) {
                    (variant.empty() ? "" : ", variant " + variant),
                terminal);
   out += entry("key", policy.text("key"), terminal);
+  if (const double least = policy.number("least_cost"); least > 0) {
+    out += entry("cost", least_cost_text(least), terminal);
+  }
+  if (policy.has("holds") && !policy.flag("holds")) out += entry("holds", kNoHolds, terminal);
   for (const ordered_json& json : policy.list("cells")) {
     const Fields cell(json);
     const double reset = cell.number("reset_after_ms");
@@ -78,6 +82,20 @@ std::string explained(const Fields& policy, const Terminal& terminal) {
 }
 
 }  // namespace
+
+bool PolicyServer::answers() const {
+  constexpr Nanos kWithin = std::chrono::seconds{2};
+  Result<Client> asked = Client::open(client, Client::Purpose::kAsk);
+  if (asked) {
+    asked->answer_within(kWithin);
+    if (const Result<Response> alive = asked->call("GET", "/healthz"); alive && alive->status == 200) {
+      fmt::print(stderr, "The policies of the server at {}:\n", asked->url());
+      return true;
+    }
+  }
+  fmt::print(stderr, "The built-in limits, since no server answers{}:\n", asked ? " at " + asked->url() : "");
+  return false;
+}
 
 int list_from_server(const PolicyServer& server, const PolicyOutput& output) {
   Result<Client> client = Client::open(server.client, Client::Purpose::kManage);

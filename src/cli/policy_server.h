@@ -25,11 +25,14 @@ struct PolicyServer {
   ClientOptions client;
   bool server = false;
 
-  void add_to(CLI::App& app) {
-    app.add_flag("--server", server);
-    client.add_to_managing(app);
+  void add_to(Arguments arguments) {
+    arguments.flag("--server", server);
+    client.add_to_managing(arguments);
   }
   [[nodiscard]] bool wanted() const noexcept { return server || !client.url.empty(); }
+  // For a command that was given neither files nor a server: asks the server of HEADGATE_URL if it answers. Says on
+  // standard error what is shown: that server's policies, or the built-in limits.
+  [[nodiscard]] bool answers() const;
 };
 
 struct PolicyOutput {

@@ -83,13 +83,13 @@ int validate(const Options& options) {
 
 }  // namespace
 
-Command policy_validate_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("validate");
+Command policy_validate_command(Arguments parent) {
+  Arguments arguments = parent.command("validate");
   auto options = std::make_shared<Options>();
-  app->add_option("paths", options->paths);
-  app->add_flag("--json", options->json);
-  options->server.add_to(*app);
-  return {"policy validate", kHelp, app, [options] { return validate(*options); }};
+  arguments.option("paths", options->paths);
+  arguments.flag("--json", options->json);
+  options->server.add_to(arguments);
+  return {"policy validate", kHelp, arguments, [options] { return validate(*options); }};
 }
 
 }  // namespace headgate::cli

@@ -81,22 +81,22 @@ int rollback(const Options& options) {
 
 }  // namespace
 
-Command policy_versions_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("versions");
+Command policy_versions_command(Arguments parent) {
+  Arguments arguments = parent.command("versions");
   auto options = std::make_shared<Options>();
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  options->client.add_to_managing(*app);
-  return {"policy versions", kVersionsHelp, app, [options] { return versions(*options); }};
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  options->client.add_to_managing(arguments);
+  return {"policy versions", kVersionsHelp, arguments, [options] { return versions(*options); }};
 }
 
-Command policy_rollback_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("rollback");
+Command policy_rollback_command(Arguments parent) {
+  Arguments arguments = parent.command("rollback");
   auto options = std::make_shared<Options>();
-  app->add_option("version", options->version);
-  app->add_flag("--json", options->json);
-  options->client.add_to_managing(*app);
-  return {"policy rollback", kRollbackHelp, app, [options] { return rollback(*options); }};
+  arguments.option("version", options->version);
+  arguments.flag("--json", options->json);
+  options->client.add_to_managing(arguments);
+  return {"policy rollback", kRollbackHelp, arguments, [options] { return rollback(*options); }};
 }
 
 }  // namespace headgate::cli

@@ -192,19 +192,19 @@ int history(const Options& options) {
 
 }  // namespace
 
-Command quota_history_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("history");
+Command quota_history_command(Arguments parent) {
+  Arguments arguments = parent.command("history");
   auto options = std::make_shared<Options>();
-  app->add_option("--user", options->user);
-  app->add_option("--since", options->since);
-  app->add_option("--type", options->type);
-  app->add_flag("--failed", options->failed_only);
-  app->add_option("--limit", options->limit)->check(between(1, 10'000));
-  app->add_flag("--csv", options->csv);
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  options->client.add_to_managing(*app);
-  return {"quota history", kHelp, app, [options] { return history(*options); }};
+  arguments.option("--user", options->user);
+  arguments.option("--since", options->since);
+  arguments.option("--type", options->type);
+  arguments.flag("--failed", options->failed_only);
+  arguments.option("--limit", options->limit).check(between(1, 10'000));
+  arguments.flag("--csv", options->csv);
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  options->client.add_to_managing(arguments);
+  return {"quota history", kHelp, arguments, [options] { return history(*options); }};
 }
 
 }  // namespace headgate::cli

@@ -58,10 +58,10 @@ struct Options {
   TerminalOptions terminal;
 };
 
-void add_options(CLI::App& app, Options& options) {
-  app.add_flag("--json", options.json);
-  options.terminal.add_to(app);
-  options.client.add_to_managing(app);
+void add_options(Arguments arguments, Options& options) {
+  arguments.flag("--json", options.json);
+  options.terminal.add_to(arguments);
+  options.client.add_to_managing(arguments);
 }
 
 // What a GET answers, shown as text by `show`, or as it came.
@@ -202,26 +202,27 @@ int report(const Options& options) {
 
 }  // namespace
 
-Command quota_plans_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("plans");
+Command quota_plans_command(Arguments parent) {
+  Arguments arguments = parent.command("plans");
   auto options = std::make_shared<Options>();
-  add_options(*app, *options);
-  return {"quota plans", kPlansHelp, app, [options] { return shown(*options, "/api/quotas/commands", plans_text); }};
+  add_options(arguments, *options);
+  return {"quota plans", kPlansHelp, arguments,
+          [options] { return shown(*options, "/api/quotas/commands", plans_text); }};
 }
 
-Command quota_report_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("report");
+Command quota_report_command(Arguments parent) {
+  Arguments arguments = parent.command("report");
   auto options = std::make_shared<Options>();
-  app->add_option("--since", options->since);
-  add_options(*app, *options);
-  return {"quota report", kReportHelp, app, [options] { return report(*options); }};
+  arguments.option("--since", options->since);
+  add_options(arguments, *options);
+  return {"quota report", kReportHelp, arguments, [options] { return report(*options); }};
 }
 
-Command quota_queue_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("queue");
+Command quota_queue_command(Arguments parent) {
+  Arguments arguments = parent.command("queue");
   auto options = std::make_shared<Options>();
-  add_options(*app, *options);
-  return {"quota queue", kQueueHelp, app, [options] { return shown(*options, "/api/quotas/queue", queue_page); }};
+  add_options(arguments, *options);
+  return {"quota queue", kQueueHelp, arguments, [options] { return shown(*options, "/api/quotas/queue", queue_page); }};
 }
 
 }  // namespace headgate::cli

@@ -302,35 +302,35 @@ int set_plan(const Options& options) {
       note);
 }
 
-void add_options(CLI::App& app, Options& options) {
-  app.add_option("--plan", options.plan);
-  app.add_option("--timezone", options.timezone);
-  app.add_option("--mode", options.mode);
-  app.add_option("--weight", options.weight);
-  app.add_option("--type", options.type);
-  for (std::size_t i = 0; i < kLimits.size(); ++i) app.add_option(std::string("--") + kLimits[i], options.limits[i]);
-  app.add_flag("--clear", options.clear);
-  app.add_flag("--json", options.json);
-  options.terminal.add_to(app);
-  options.client.add_to_managing(app);
+void add_options(Arguments arguments, Options& options) {
+  arguments.option("--plan", options.plan);
+  arguments.option("--timezone", options.timezone);
+  arguments.option("--mode", options.mode);
+  arguments.option("--weight", options.weight);
+  arguments.option("--type", options.type);
+  for (std::size_t i = 0; i < kLimits.size(); ++i) arguments.option(std::string("--") + kLimits[i], options.limits[i]);
+  arguments.flag("--clear", options.clear);
+  arguments.flag("--json", options.json);
+  options.terminal.add_to(arguments);
+  options.client.add_to_managing(arguments);
 }
 
 }  // namespace
 
-Command quota_set_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("set");
+Command quota_set_command(Arguments parent) {
+  Arguments arguments = parent.command("set");
   auto options = std::make_shared<Options>();
-  app->add_option("--user", options->user);
-  add_options(*app, *options);
-  return {"quota set", kUserHelp, app, [options] { return set_user(*options); }};
+  arguments.option("--user", options->user);
+  add_options(arguments, *options);
+  return {"quota set", kUserHelp, arguments, [options] { return set_user(*options); }};
 }
 
-Command quota_set_plan_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("set-plan");
+Command quota_set_plan_command(Arguments parent) {
+  Arguments arguments = parent.command("set-plan");
   auto options = std::make_shared<Options>();
-  for (std::size_t i = 0; i < kEstimates.size(); ++i) app->add_option(kEstimateOptions[i], options->estimates[i]);
-  add_options(*app, *options);
-  return {"quota set-plan", kPlanHelp, app, [options] { return set_plan(*options); }};
+  for (std::size_t i = 0; i < kEstimates.size(); ++i) arguments.option(kEstimateOptions[i], options->estimates[i]);
+  add_options(arguments, *options);
+  return {"quota set-plan", kPlanHelp, arguments, [options] { return set_plan(*options); }};
 }
 
 }  // namespace headgate::cli

@@ -49,14 +49,14 @@ int status(const Options& options) {
 
 }  // namespace
 
-Command quota_status_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("status");
+Command quota_status_command(Arguments parent) {
+  Arguments arguments = parent.command("status");
   auto options = std::make_shared<Options>();
-  app->add_option("--user", options->user);
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  options->client.add_to_managing(*app);
-  return {"quota status", kHelp, app, [options] { return status(*options); }};
+  arguments.option("--user", options->user);
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  options->client.add_to_managing(arguments);
+  return {"quota status", kHelp, arguments, [options] { return status(*options); }};
 }
 
 }  // namespace headgate::cli

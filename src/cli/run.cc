@@ -266,47 +266,41 @@ int run(const Options& options, char** command) {
   return Run(options, command, wait).go();
 }
 
-CLI::Validator one_of(std::vector<std::string> choices) {
-  return CLI::Validator(
-      [choices = std::move(choices)](const std::string& text) -> std::string {
-        for (const std::string& choice : choices) {
-          if (text == choice) return "";
-        }
-        return fmt::format("must be {}, got \"{}\"", joined(choices, " or "), text);
-      },
-      "");
+ValueCheck one_of(std::vector<std::string> choices) {
+  return [choices = std::move(choices)](const std::string& text) -> std::string {
+    for (const std::string& choice : choices) {
+      if (text == choice) return "";
+    }
+    return fmt::format("must be {}, got \"{}\"", joined(choices, " or "), text);
+  };
 }
 
-CLI::Validator no_less_than_zero() {
-  return CLI::Validator(
-      [](const std::string& text) -> std::string {
-        const auto number = policy::parse_decimal(text);
-        if (number && number->value() >= 0) return "";
-        return fmt::format("must be a number and not less than 0, got \"{}\"", text);
-      },
-      "");
+std::string not_negative(const std::string& text) {
+  const auto number = policy::parse_decimal(text);
+  if (number && number->value() >= 0) return "";
+  return fmt::format("must be a number and not less than 0, got \"{}\"", text);
 }
 
 }  // namespace
 
-Command run_command(CLI::App& parent, char** const& command) {
-  CLI::App* app = parent.add_subcommand("run");
+Command run_command(Arguments parent, char** const& command) {
+  Arguments arguments = parent.command("run");
   auto options = std::make_shared<Options>();
-  app->add_option("--user", options->subject.user);
-  app->add_option("--type", options->subject.type);
-  app->add_option("--session", options->subject.session);
-  app->add_option("--plan", options->subject.plan);
-  app->add_option("--estimate-cpu", options->estimated_cpu)->check(no_less_than_zero());
-  app->add_option("--estimate-mem", options->estimated_mem)->check(no_less_than_zero());
-  app->add_flag("--wait{1h}", options->wait);
+  arguments.option("--user", options->subject.user);
+  arguments.option("--type", options->subject.type);
+  arguments.option("--session", options->subject.session);
+  arguments.option("--plan", options->subject.plan);
+  arguments.option("--estimate-cpu", options->estimated_cpu).check(not_negative);
+  arguments.option("--estimate-mem", options->estimated_mem).check(not_negative);
+  arguments.flag("--wait", options->wait, "1h");
   constexpr int kMostPriority = 1'000;
-  app->add_option("--priority", options->priority)->check(between(-kMostPriority, kMostPriority));
-  app->add_option("--on-failure", options->on_failure)->check(one_of({"open", "closed"}));
-  app->add_option("--warn", options->warn)->check(one_of({"auto", "always", "never"}));
-  app->add_option("--cgroup", options->control_group);
-  app->add_option("words", options->stray)->group("");
-  options->client.add_to_managing(*app);
-  return {"run", kHelp, app, [options, &command] { return run(*options, command); }};
+  arguments.option("--priority", options->priority).check(between(-kMostPriority, kMostPriority));
+  arguments.option("--on-failure", options->on_failure).check(one_of({"open", "closed"}));
+  arguments.option("--warn", options->warn).check(one_of({"auto", "always", "never"}));
+  arguments.option("--cgroup", options->control_group);
+  arguments.option("words", options->stray).hidden();
+  options->client.add_to_managing(arguments);
+  return {"run", kHelp, arguments, [options, &command] { return run(*options, command); }};
 }
 
 }  // namespace headgate::cli

@@ -70,28 +70,30 @@ std::string banner(server::Server& server, const server::Config& config) {
     text +=
         fmt::format("\nWatch it (this link signs you in, once, within ten minutes):\n  {}\n", server.sign_in_link());
     const char* token = config.auth == api::Auth::kRequired ? " -H \"Authorization: Bearer $HEADGATE_TOKEN\"" : "";
-    text += fmt::format("\nTry a check:\n  curl -s{} -d '{}' {}://{}/v1/check\n", token,
-                        R"({"agent": "A", "operation": "CREATE_COMPONENT"})", scheme, http);
+    text += fmt::format(
+        "\nTry a check, by hand or as a program would:\n  headgate check --agent A --operation CREATE_COMPONENT\n"
+        "  curl -s{} -d '{}' {}://{}/v1/check\n\n",
+        token, R"({"agent": "A", "operation": "CREATE_COMPONENT"})", scheme, http);
   }
   return text;
 }
 
 }  // namespace
 
-Command serve_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("serve");
+Command serve_command(Arguments parent) {
+  Arguments arguments = parent.command("serve");
   auto options = std::make_shared<Options>();
-  app->add_option("--config", options->config);
-  app->add_option("--policies", options->policies)->allow_extra_args(false);
-  app->add_option("--http", options->http);
-  app->add_option("--resp", options->resp);
-  app->add_option("--grpc", options->grpc);
-  app->add_option("--data", options->data);
-  app->add_option("--threads", options->threads);
-  app->add_option("--auth", options->auth);
-  app->add_option("--set", options->settings)->allow_extra_args(false);
-  app->add_flag("--print-config", options->print_config);
-  return {"serve", kHelp, app, [options] {
+  arguments.option("--config", options->config);
+  arguments.option("--policies", options->policies).one_value_each();
+  arguments.option("--http", options->http);
+  arguments.option("--resp", options->resp);
+  arguments.option("--grpc", options->grpc);
+  arguments.option("--data", options->data);
+  arguments.option("--threads", options->threads);
+  arguments.option("--auth", options->auth);
+  arguments.option("--set", options->settings).one_value_each();
+  arguments.flag("--print-config", options->print_config);
+  return {"serve", kHelp, arguments, [options] {
             server::ConfigSources sources;
             sources.file = options->config;
             sources.environment = server::headgate_environment();

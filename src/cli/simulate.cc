@@ -231,16 +231,16 @@ int simulate(const Options& options) {
 
 }  // namespace
 
-Command simulate_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("simulate");
+Command simulate_command(Arguments parent) {
+  Arguments arguments = parent.command("simulate");
   auto options = std::make_shared<Options>();
-  app->add_option("--policies", options->policies);
-  app->add_option("--trace", options->trace);
-  app->add_option("--start", options->start);
-  app->add_flag("--decisions", options->decisions);
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  return {"simulate", kHelp, app, [options] { return simulate(*options); }};
+  arguments.option("--policies", options->policies);
+  arguments.option("--trace", options->trace);
+  arguments.option("--start", options->start);
+  arguments.flag("--decisions", options->decisions);
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  return {"simulate", kHelp, arguments, [options] { return simulate(*options); }};
 }
 
 }  // namespace headgate::cli

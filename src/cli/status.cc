@@ -167,13 +167,13 @@ int status(const Options& options) {
 
 }  // namespace
 
-Command status_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("status");
+Command status_command(Arguments parent) {
+  Arguments arguments = parent.command("status");
   auto options = std::make_shared<Options>();
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  options->client.add_to_managing(*app);
-  return {"status", kHelp, app, [options] { return status(*options); }};
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  options->client.add_to_managing(arguments);
+  return {"status", kHelp, arguments, [options] { return status(*options); }};
 }
 
 }  // namespace headgate::cli

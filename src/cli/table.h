@@ -1,6 +1,7 @@
 // Aligned tables that keep within the terminal's width: what does not fit is broken within its column.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ class Table {
 
   // REQUIRES: as many cells as columns.
   void add(std::vector<Cell> cells) {
+    assert(cells.size() == columns_.size());
     for (Cell& cell : cells) cell.text = printable(cell.text);
     rows_.push_back(std::move(cells));
   }

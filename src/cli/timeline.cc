@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 namespace headgate::cli {
 namespace {
@@ -157,6 +158,7 @@ int slots_per_column(int slots, const Terminal& terminal) {
 }
 
 std::vector<std::string> draw(const Timeline& timeline, const Terminal& terminal) {
+  assert(terminal.width >= Terminal::kLeastWidth);
   Drawing drawing(timeline, terminal);
   drawing.draw_calls();
   drawing.draw_axis();

@@ -161,33 +161,33 @@ int revoke(const Options& options) {
 
 }  // namespace
 
-Command token_create_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("create");
+Command token_create_command(Arguments parent) {
+  Arguments arguments = parent.command("create");
   auto options = std::make_shared<Options>();
-  app->add_option("--role", options->role);
-  for (std::size_t i = 0; i < kBound.size(); ++i) app->add_option(std::string("--") + kBound[i], options->bound[i]);
-  app->add_option("--name", options->name);
-  app->add_option("--ttl", options->ttl);
-  app->add_flag("--json", options->json);
-  options->client.add_to_managing(*app);
-  return {"token create", kCreateHelp, app, [options] { return create(*options); }};
+  arguments.option("--role", options->role);
+  for (std::size_t i = 0; i < kBound.size(); ++i) arguments.option(std::string("--") + kBound[i], options->bound[i]);
+  arguments.option("--name", options->name);
+  arguments.option("--ttl", options->ttl);
+  arguments.flag("--json", options->json);
+  options->client.add_to_managing(arguments);
+  return {"token create", kCreateHelp, arguments, [options] { return create(*options); }};
 }
 
-Command token_list_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("list");
+Command token_list_command(Arguments parent) {
+  Arguments arguments = parent.command("list");
   auto options = std::make_shared<Options>();
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  options->client.add_to_managing(*app);
-  return {"token list", kListHelp, app, [options] { return list(*options); }};
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  options->client.add_to_managing(arguments);
+  return {"token list", kListHelp, arguments, [options] { return list(*options); }};
 }
 
-Command token_revoke_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("revoke");
+Command token_revoke_command(Arguments parent) {
+  Arguments arguments = parent.command("revoke");
   auto options = std::make_shared<Options>();
-  app->add_option("id", options->id);
-  options->client.add_to_managing(*app);
-  return {"token revoke", kRevokeHelp, app, [options] { return revoke(*options); }};
+  arguments.option("id", options->id);
+  options->client.add_to_managing(arguments);
+  return {"token revoke", kRevokeHelp, arguments, [options] { return revoke(*options); }};
 }
 
 }  // namespace headgate::cli

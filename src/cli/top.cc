@@ -166,14 +166,14 @@ int top(const Options& options) {
 
 }  // namespace
 
-Command top_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("top");
+Command top_command(Arguments parent) {
+  Arguments arguments = parent.command("top");
   auto options = std::make_shared<Options>();
-  app->add_option("--interval", options->interval);
-  app->add_flag("--once", options->once);
-  options->terminal.add_to(*app);
-  options->client.add_to_managing(*app);
-  return {"top", kHelp, app, [options] { return top(*options); }};
+  arguments.option("--interval", options->interval);
+  arguments.flag("--once", options->once);
+  options->terminal.add_to(arguments);
+  options->client.add_to_managing(arguments);
+  return {"top", kHelp, arguments, [options] { return top(*options); }};
 }
 
 }  // namespace headgate::cli

@@ -205,21 +205,21 @@ int tune(Options options) {
 
 }  // namespace
 
-Command tune_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("tune");
+Command tune_command(Arguments parent) {
+  Arguments arguments = parent.command("tune");
   auto options = std::make_shared<Options>();
-  app->add_option("--policies", options->policies);
-  app->add_option("--trace", options->trace);
-  app->add_option("--start", options->start);
-  app->add_option("--since", options->since);
-  app->add_option("--percentile", options->percentile);
-  app->add_option("--headroom", options->headroom_text);
-  app->add_option("--plan", options->plan);
-  app->add_flag("--commands", options->commands);
-  app->add_flag("--json", options->json);
-  options->terminal.add_to(*app);
-  options->client.add_to_managing(*app);
-  return {"tune", kHelp, app, [options] { return tune(*options); }};
+  arguments.option("--policies", options->policies);
+  arguments.option("--trace", options->trace);
+  arguments.option("--start", options->start);
+  arguments.option("--since", options->since);
+  arguments.option("--percentile", options->percentile);
+  arguments.option("--headroom", options->headroom_text);
+  arguments.option("--plan", options->plan);
+  arguments.flag("--commands", options->commands);
+  arguments.flag("--json", options->json);
+  options->terminal.add_to(arguments);
+  options->client.add_to_managing(arguments);
+  return {"tune", kHelp, arguments, [options] { return tune(*options); }};
 }
 
 }  // namespace headgate::cli

@@ -80,7 +80,7 @@ AdaptiveOutcome step(const AdaptiveState& state, const AdaptiveSettings& setting
 }
 
 std::string describe(const AdaptiveOutcome& outcome, const AdaptiveSettings& settings, const AdaptiveInput& input) {
-  const std::string load = "load " + (input.load ? format_number(*input.load) : std::string("unknown"));
+  const std::string load = "load " + (input.load ? format_load(*input.load) : std::string("unknown"));
   std::string why;
   switch (outcome.reason) {
     case AdaptiveReason::kNone: return load + ": limits stay multiplied by " + format_number(outcome.factor);

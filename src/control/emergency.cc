@@ -101,11 +101,15 @@ Result<Emergency> turn_on(const Emergency& state, const EmergencyOrder& order, N
 Emergency turn_off(const Emergency& state, const AdaptiveSettings& settings, std::optional<double> load) {
   const std::optional<double> figure = load_figure(load);
   Emergency next;
-  next.held_off = figure ? *figure > settings.emergency_at - settings.emergency_margin : state.held_off;
+  const bool elsewhere = state.active && state.automatic && !state.node.empty();
+  next.held_off = elsewhere ? true
+                  : figure  ? *figure > settings.emergency_at - settings.emergency_margin
+                            : state.held_off;
   return next;
 }
 
 Emergency follow_load(const Emergency& state, const AdaptiveSettings& settings, std::optional<double> load, Nanos now) {
+  if (state.active && state.automatic && !state.node.empty()) return state;
   const std::optional<double> figure = load_figure(load);
   if (!settings.auto_emergency) return state.active && !state.automatic ? state : Emergency{};
   Emergency next = state;
@@ -115,7 +119,7 @@ Emergency follow_load(const Emergency& state, const AdaptiveSettings& settings, 
   } else if (*figure > settings.emergency_at && !state.active && !state.held_off) {
     next.active = true;
     next.automatic = true;
-    next.reason = "load " + format_number(*figure) + " is over " + format_number(settings.emergency_at);
+    next.reason = "load " + format_load(*figure) + " is over " + format_number(settings.emergency_at);
     next.by = kByItself;
     next.since = std::clamp(now, Nanos{0}, kMaxTime);
   }

@@ -20,6 +20,7 @@ struct Emergency {
   bool held_off = false;   // turned off by hand in spite of the load, which may not turn it on before it has fallen
   std::string reason{};
   std::string by{};
+  std::string node{};  // automatic: the other node whose load turned it on, and turns it off; empty: this one's did
   Nanos since{0};
 
   friend bool operator==(const Emergency&, const Emergency&) = default;
@@ -36,12 +37,13 @@ struct EmergencyOrder {
 // On by hand. What is on already stays on since then, with the new reason, and is no longer automatic.
 [[nodiscard]] Result<Emergency> turn_on(const Emergency& state, const EmergencyOrder& order, Nanos now);
 
-// Off by hand. With a load over the one at which it turns itself off, it is held off until that has been reached.
+// Off by hand. With a load over the one at which it turns itself off, it is held off until that has been reached; so it
+// is where another node's load has turned it on.
 [[nodiscard]] Emergency turn_off(const Emergency& state, const AdaptiveSettings& settings, std::optional<double> load);
 
 // What the load does by itself: on over emergency_at, off again at emergency_at - emergency_margin or when the load is
-// no longer known, but only what it has turned on. An unknown load ends a hold as well. The caller sees a change by
-// comparing.
+// no longer known, but only what it has turned on: what another node's load has turned on is not this one's to end. An
+// unknown load ends a hold as well. The caller sees a change by comparing.
 [[nodiscard]] Emergency follow_load(const Emergency& state, const AdaptiveSettings& settings,
                                     std::optional<double> load, Nanos now);
 

@@ -18,6 +18,13 @@ namespace headgate::control {
   return {text.data(), end.ptr};
 }
 
+// A load as people read it, three digits of it: "0.861".
+[[nodiscard]] inline std::string format_load(double load) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), load, std::chars_format::general, 3);
+  return {text.data(), end.ptr};
+}
+
 template <class T>
 struct Range {
   T least;

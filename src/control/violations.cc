@@ -1,6 +1,7 @@
 #include "control/violations.h"
 
 #include <bit>
+#include <cassert>
 
 namespace headgate::control {
 namespace {
@@ -181,6 +182,7 @@ std::size_t Violations::forget_quiet(Nanos now, std::size_t most) {
 }
 
 void Violations::configure(const BackoffSettings& backoff) {
+  assert(validate(backoff).has_value());
   // Shard by shard, so that no denial waits for a look at everybody. The end of the last quiet period only ever rises:
   // too late an instant costs a look at an agent, too early a one would let it through.
   for (std::size_t i = 0; i <= shard_mask_; ++i) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -30,8 +31,9 @@ struct Split {
   std::string folder;
   std::string name;
 };
-// REQUIRES: an absolute path without a slash at its end.
+// REQUIRES: an absolute path without a slash at its end, or the root, which has no name.
 Split split(const std::string& path) {
+  assert(path.starts_with('/') && (path.size() == 1 || !path.ends_with('/')));
   const std::size_t slash = path.rfind('/');
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }

@@ -43,6 +43,8 @@ struct CompiledLimit {
 // most.
 [[nodiscard]] Nanos refill_time(const CompiledLimit& limit, Units units) noexcept;
 
+// No limit may be larger: 4.5e15, so that sums of two are exact everywhere, in doubles and scripts too.
+inline constexpr Units kMostUnits = Units{1} << 52;
 // No window, period of refill or time to live may be longer: about ten years.
 inline constexpr Nanos kLongestSpan = std::chrono::hours{24 * 3653};
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 
 #include "core/outcome.h"
 
@@ -86,6 +87,7 @@ inline Nanos wait_for_expiry(const HoldTable& table, Units units, Nanos now) noe
 // REQUIRES: 0 <= cost <= most.
 [[nodiscard]] inline Outcome concurrency(const HoldTable& table, const ConcurrencyNumbers& n, Units cost,
                                          Nanos now) noexcept {
+  assert(cost >= 0 && cost <= n.most);
   Units held = table.held;
   if (now >= table.next_expiry) {
     for (std::uint32_t i = 0; i < table.size; ++i) {
@@ -106,6 +108,8 @@ inline Nanos wait_for_expiry(const HoldTable& table, Units units, Nanos now) noe
 
 // REQUIRES: the cost was judged to fit, cost > 0, table.size < table.capacity.
 inline void concurrency_charge(HoldTable& table, Hold hold) noexcept {
+  assert(hold.units > 0);
+  assert(table.size < table.capacity);
   table.holds[table.size++] = hold;
   table.held += hold.units;
   table.next_expiry = std::min(table.next_expiry, hold.expires_at);

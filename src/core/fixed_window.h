@@ -7,6 +7,8 @@
 // a window that has not begun (`ahead`); no check is admitted before it then, however far away it is.
 #pragma once
 
+#include <cassert>
+
 #include "core/calendar.h"
 #include "core/outcome.h"
 
@@ -48,6 +50,7 @@ struct WindowNumbers {
 // REQUIRES: 0 <= cost <= most.
 [[nodiscard]] inline Step<WindowState> fixed_window(WindowState state, const WindowNumbers& n, Units cost,
                                                     Nanos now) noexcept {
+  assert(cost >= 0 && cost <= n.most);
   state = present_window(state, n, now);
   Nanos earliest = now;
   if (state.ahead) {

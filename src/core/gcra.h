@@ -3,6 +3,8 @@
 // microsecond, `remaining` is counted in nanoseconds.
 #pragma once
 
+#include <cassert>
+
 #include "core/outcome.h"
 
 namespace headgate::core {
@@ -19,6 +21,7 @@ struct GcraNumbers {
 
 // REQUIRES: 0 <= cost <= tolerance / interval.
 [[nodiscard]] inline Step<GcraState> gcra(GcraState state, const GcraNumbers& n, Units cost, Nanos now) noexcept {
+  assert(cost >= 0 && cost <= n.tolerance / n.interval);
   const Nanos used = state.full_at > now ? state.full_at - now : Nanos{0};
   const Nanos after = used + n.interval * cost;
   const bool fits = after <= n.tolerance || cost == 0;

@@ -1,5 +1,6 @@
 #include "headgate/limit.h"
 
+#include <cassert>
 #include <cmath>
 #include <numeric>
 
@@ -13,7 +14,7 @@ namespace {
 
 using core::kLongestSpan;
 
-constexpr Units kMostUnits = Units{1} << 52;  // 4.5e15: sums of two are exact everywhere, in doubles and scripts too
+using core::kMostUnits;
 constexpr Nanos kShortestSpan = std::chrono::milliseconds{1};
 // What Rate::per_second needs to keep billionths. A bucket's time to refill is bounded on its own.
 constexpr Nanos kLongestRate = std::chrono::seconds{1'000'000'000};
@@ -50,6 +51,7 @@ class Checks {
   }
   // REQUIRES: the numbers have passed their own checks.
   void refills(const char* field, Rate rate, Units capacity, Units burst) {
+    assert(!failed());
     if (core::bucket_numbers(rate, capacity, burst)) return;
     complain(out_of_range(field, "small enough to refill within 10y",
                           std::to_string(capacity + burst) + " units at " + base::format_rate(rate)));

@@ -2,6 +2,8 @@
 // outcome): they know no clock, no lock and no allocator. A store makes them atomic.
 #pragma once
 
+#include <cassert>
+
 #include "headgate/decision.h"
 
 namespace headgate::core {
@@ -27,6 +29,7 @@ struct Step {
 // How a limit and its burst allowance read: remaining counts to the limit, admission to limit + burst.
 // REQUIRES: room >= 0, counted to limit + burst.
 constexpr void read_room(Outcome& outcome, Units room, Units burst_allowance, Units cost) noexcept {
+  assert(room >= 0);
   outcome.remaining = room > burst_allowance ? room - burst_allowance : 0;
   outcome.burst = cost > 0 && room < burst_allowance && outcome.fits();
 }

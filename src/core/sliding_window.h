@@ -47,8 +47,9 @@ struct RunLog {
     assert(runs != nullptr);
     return runs[index(i)];
   }
-  // REQUIRES: of instants alone, that the run is of one unit.
+  // REQUIRES: of instants alone, that the run is of one unit: its total follows from its place, from `gone` or from 0.
   void set_run(std::uint32_t i, Run run) const noexcept {
+    assert(instants == nullptr || run.total == gone + i + 1 || run.total == Units{i} + 1);
     if (instants != nullptr) {
       instants[index(i)] = run.at;
     } else {
@@ -105,6 +106,7 @@ inline void drop_oldest(RunLog& log, std::uint32_t count) noexcept {
 // Forgets what has left the window and judges the cost; charges nothing. The ring itself is not written, so a caller
 // who keeps no copy of the view has changed nothing. REQUIRES: 0 <= cost <= most.
 [[nodiscard]] inline Outcome sliding_window(RunLog& log, const LogNumbers& n, Units cost, Nanos now) noexcept {
+  assert(cost >= 0 && cost <= n.most);
   const Nanos asked = now;
   if (log.ahead && log.newest().at <= now) log.ahead = false;
   if (!log.ahead) {
@@ -141,9 +143,12 @@ inline void drop_oldest(RunLog& log, std::uint32_t count) noexcept {
   return log.size == log.capacity && log.capacity < kMaxRuns;
 }
 
-// REQUIRES: the cost was judged to fit at `at`, cost > 0, and the ring has room unless it has kMaxRuns. A log of
-// instants alone takes one unit at a time, and only while it has room.
+// Where the ring has no room, the newest run takes the units. REQUIRES: the cost was judged to fit at `at`, cost > 0,
+// and there is a ring. A log of instants alone takes one unit at a time, and only while it has room.
 inline void sliding_window_charge(RunLog& log, Units cost, Nanos at, bool ahead) noexcept {
+  assert(cost > 0);
+  assert(log.capacity > 0);
+  assert(log.instants == nullptr || (cost == 1 && log.size < log.capacity));
   at = std::max(at, log.seen);  // the runs stay in order though the clock may have gone back
   if (log.size == 0) {
     log.gone = 0;

@@ -27,8 +27,9 @@ namespace detail {
 
 // Until previous * (window - elapsed) / window + current <= most, with elapsed counted from the window's start; past
 // its end the current count becomes the previous one.
-// REQUIRES: current <= most; budget = most - cost >= 0.
+// REQUIRES: budget = most - cost >= 0. More than `most` may be counted: a limit may have become smaller.
 inline std::int64_t counter_fits_after(Units previous, Units current, Units budget, std::int64_t window) noexcept {
+  assert(budget >= 0);
   using base::Wide;
   const auto elapsed_for = [window](Units old, Units room) -> std::int64_t {
     if (old <= room) return 0;
@@ -44,6 +45,7 @@ inline std::int64_t counter_fits_after(Units previous, Units current, Units budg
 // REQUIRES: 0 <= cost <= most.
 [[nodiscard]] inline Step<CounterState> sliding_window_counter(CounterState state, const CounterNumbers& n, Units cost,
                                                                Nanos now) noexcept {
+  assert(cost >= 0 && cost <= n.most);
   using base::Wide;
   const std::int64_t window = n.window.count();
   const Nanos asked = now;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <bit>
+#include <cassert>
 
 #include "base/wide.h"
 #include "core/outcome.h"
@@ -26,9 +27,10 @@ struct Divisor {
   std::uint32_t shift = 0;
 
   Divisor() = default;
-  // REQUIRES: 1 <= y < 2^59.
+  // REQUIRES: y >= 1.
   explicit Divisor(std::int64_t y) noexcept
       : shift(static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(y - 1)))) {
+    assert(y >= 1);
     const auto divisor = static_cast<base::WideUnsigned>(y);
     reciprocal = static_cast<std::uint64_t>(((base::WideUnsigned{1} << (60 + shift)) + divisor - 1) / divisor);
   }
@@ -82,6 +84,8 @@ inline Step<BucketState> token_bucket_wide(BucketState state, const BucketNumber
 // REQUIRES: as token_bucket(), and n.den == 1: a unit refills in a whole number of nanoseconds.
 [[nodiscard]] inline Step<BucketState> token_bucket_whole(BucketState state, const BucketNumbers& n, Units cost,
                                                           Nanos now) noexcept {
+  assert(n.den == 1);
+  assert(cost >= 0 && base::Wide{n.whole} * cost <= n.fill);
   const std::int64_t used = state.full_at > now ? (state.full_at - now).count() : 0;
   const std::int64_t after = used + cost * n.whole;
   const bool fits = after <= n.fill || cost == 0;
@@ -99,6 +103,7 @@ inline Step<BucketState> token_bucket_wide(BucketState state, const BucketNumber
 // REQUIRES: 0 <= cost <= capacity + burst; larger costs are refused before, since no wait could help.
 [[nodiscard]] inline Step<BucketState> token_bucket(BucketState state, const BucketNumbers& n, Units cost,
                                                     Nanos now) noexcept {
+  assert(cost >= 0 && (base::Wide{n.whole} * n.den + n.part) * cost <= base::Wide{n.fill} * n.den + n.fill_part);
   return n.den == 1 ? token_bucket_whole(state, n, cost, now) : detail::token_bucket_wide(state, n, cost, now);
 }
 
@@ -112,7 +117,7 @@ inline Step<BucketState> token_bucket_wide(BucketState state, const BucketNumber
 
 // Leaky bucket: the same arithmetic read from the other end. Each unit leaves one interval after the one before it, so
 // what is admitted waits its turn, and `queue` units may wait.
-// REQUIRES: 0 <= cost <= queue + 1.
+// REQUIRES: 0 <= cost <= queue + 1, which token_bucket() asserts.
 [[nodiscard]] inline Step<BucketState> leaky_bucket(BucketState state, const BucketNumbers& n, Units cost,
                                                     Nanos now) noexcept {
   Step<BucketState> step = token_bucket(state, n, cost, now);

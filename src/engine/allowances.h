@@ -3,6 +3,7 @@
 
 #include "base/bounded_array.h"
 #include "engine/ruleset.h"
+#include "store/memory/cell.h"
 
 namespace headgate {
 
@@ -16,8 +17,7 @@ struct Allowances {
 
   // One of several cells of the same names. They lie side by side, so that a check takes one lock for all of them.
   [[nodiscard]] static base::Hash128 cell(const base::Hash128& names, std::uint64_t which) noexcept {
-    constexpr int kTold = 16;  // the bits from here on tell cells apart
-    return {names.low, names.high ^ (which << kTold)};
+    return {names.low, names.high ^ (which << store::Tag::kHashShift)};
   }
   policy::OnStoreFailure on_store_failure = policy::OnStoreFailure::kLocal;
 };

@@ -62,6 +62,7 @@ const char* to_string(Event::Kind kind) noexcept {
     case Event::Kind::kOverrun: return "overrun";
     case Event::Kind::kEmergency: return "emergency";
     case Event::Kind::kAdaptive: return "adaptive";
+    case Event::Kind::kCellsFull: return "cells_full";
     case Event::Kind::kReload: return "reload";
   }
   return "unknown";
@@ -82,12 +83,14 @@ std::string_view CheckDecision::error() const noexcept {
     case Why::kCostExceedsLimit: return "cost_exceeds_limit";
     case Why::kLoopDetected: return "loop_detected";
     case Why::kBackingOff: return "backing_off";
-    case Why::kStoreFull: return "too_many_keys";
+    case Why::kStoreFull:
+    case Why::kShareFull: return "too_many_keys";
     case Why::kStoreAway: return "store_unavailable";
     case Why::kStoreLate: return "store_late";
     case Why::kQueueFull: return "queue_full";
     case Why::kTimedOut: return "timed_out";
     case Why::kCancelled: return "cancelled";
+    case Why::kRevoked: return "unauthorized";
     case Why::kTooManyLeases: return "too_many_leases";
     case Why::kQuota: return "quota_exceeded";
     case Why::kInvalid: return "invalid_check";
@@ -103,11 +106,13 @@ std::string_view CheckDecision::fixed_reason() const noexcept {
     case Why::kLoopDetected: return "loop_detected";
     case Why::kBackingOff: return "Backing off after repeated violations";
     case Why::kStoreFull: return "No room for a new key: the store is at its cap";
+    case Why::kShareFull: return "No room for a new key: this agent has as many as one agent may have";
     case Why::kStoreAway: return "The store does not answer, and the policy is closed until it does";
     case Why::kStoreLate: return "The store did not answer in time; ask again";
     case Why::kQueueFull: return "As many checks wait as may wait";
     case Why::kCancelled: return "Cancelled while it waited";
-    case Why::kTooManyLeases: return "As many leases are held as may be";
+    case Why::kRevoked: return "The token has expired or was revoked while the check waited";
+    case Why::kTooManyLeases: return "As many leases are held as may be, in all or by this agent";
     case Why::kQuota: return "Quota used up";
     default: return {};
   }

@@ -26,11 +26,13 @@ enum class Why : std::uint8_t {
   kLoopDetected,      // a `repeat` policy
   kBackingOff,        // back-off is enforced, and its time is not over
   kStoreFull,         // a new key, and the store is at its cap
+  kShareFull,         // a new key, and the agent has as many cells as one agent may have
   kStoreAway,         // the remote store does not answer, and a policy is closed then
   kStoreLate,         // the remote store is there, but did not answer this check in time
   kQueueFull,         // as many checks wait as may wait
   kTimedOut,          // waited as long as it may
   kCancelled,         // while it waited
+  kRevoked,           // the asker stopped being valid while it waited (see Done)
   kTooManyLeases,     // as many holds are open as may be
   kQuota,             // of the allowances that the check brought along
   kInvalid,           // not a question that can be answered; `problem` says why
@@ -71,6 +73,7 @@ class CheckDecision {
   double limit = 0;      // of the policy with the least remaining; of the denying one if denied
   double remaining = 0;  //
   Nanos retry_after{0};  // when denied; kNever: no wait could help
+  Nanos backoff{0};      // retry_after, where it is so long for violations in a row and not for the limit's sake
   Nanos delay{0};        // when allowed: act this much later
   Nanos waited{0};       // in the queue, before this answer
   Nanos reset_after{0};

@@ -203,6 +203,10 @@ void append_json(const CheckDecision& decision, std::string& out, const Decision
   } else {
     write_millis(decision.allowed ? Nanos{0} : decision.retry_after, pen);
   }
+  if (decision.backoff > Nanos{0}) {
+    pen.put(R"(,"backoff_ms":)");
+    write_millis(decision.backoff, pen);
+  }
   const bool waited_too = format.add_wait && decision.allowed;
   pen.put(R"(,"delay_ms":)");
   write_millis(decision.delay + (waited_too ? decision.waited : Nanos{0}), pen);

@@ -98,11 +98,12 @@ std::string problem_of(const Check& check) {
     if (attribute.name.size() > kMaxNameBytes) return too_long("an attribute's name", attribute.name.size());
     if (!base::is_utf8(attribute.name)) return not_utf8("an attribute's name");
     if (attribute.value.text.size() > kMaxNameBytes) {
-      return too_long(fmt::format("context.{}", attribute.name), attribute.value.text.size());
+      return too_long("context." + base::shortened(attribute.name, kShown), attribute.value.text.size());
     }
-    if (!base::is_utf8(attribute.value.text)) return not_utf8(fmt::format("context.{}", attribute.name));
+    if (!base::is_utf8(attribute.value.text)) return not_utf8("context." + base::shortened(attribute.name, kShown));
     if (attribute.value.kind == Value::Kind::kNumber && !std::isfinite(attribute.value.number)) {
-      return fmt::format("context.{} must be a finite number, got {}", attribute.name, attribute.value.number);
+      return fmt::format("context.{} must be a finite number, got {}", base::shortened(attribute.name, kShown),
+                         attribute.value.number);
     }
   }
   if (check.costs.size() > kMaxCosts) {
@@ -113,7 +114,8 @@ std::string problem_of(const Check& check) {
     if (cost.unit.size() > kMaxNameBytes) return too_long("a unit of cost", cost.unit.size());
     if (!base::is_utf8(cost.unit)) return not_utf8("a unit of cost");
     if (!(cost.amount >= 0) || cost.amount > kMaxCost) {
-      return fmt::format("cost.{} must be between 0 and {:.0f}, got {}", cost.unit, kMaxCost, cost.amount);
+      return fmt::format("cost.{} must be between 0 and {:.0f}, got {}", base::shortened(cost.unit, kShown), kMaxCost,
+                         cost.amount);
     }
   }
   return fmt::format("max_wait_ms must not be negative, got {}", check.max_wait.count() / 1'000'000);

@@ -20,7 +20,7 @@ class DecisionLines {
   // Tells of every check, before it is stepped to.
   void asked(const TraceStep& step);
   void decided(const Decided& decided);
-  // The rest. REQUIRES: all checks have been answered.
+  // The rest, but for a check that was not answered and what stands behind it.
   void finish();
   [[nodiscard]] bool works() const noexcept { return works_; }
 

@@ -111,6 +111,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
   plan.ask.now = now;
   plan.ask.wall = decision.wall;
   plan.ask.effect = check.peek ? Effect::kNone : Effect::kCharge;
+  plan.ask.owner = owner_of(check);
   if (!room_.empty() && asker != Asker::kFromLine && !check.peek && line_before(check, plan, decision)) {
     plan.ask.effect = Effect::kNone;
     return true;
@@ -122,7 +123,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
   }
   plan.holds = (plan.holds_slots || check.hold) && !check.peek;
   if (plan.holds) {
-    if (leases_.full()) {
+    if (leases_.full(owner_of(check))) {
       forget_outcomes(decision);
       deny(decision, Why::kTooManyLeases);
       return false;
@@ -323,7 +324,7 @@ void Engine::decide_denied(const Plan& plan, const store::Applied& applied, Chec
   all_queue = all_queue && decision.denying_allowance < 0;
   if (deciding == nullptr) {
     // Every limit had room, or could be waited for: it was the store that had none, or a turn that comes too late.
-    decision.why = applied.store_full ? Why::kStoreFull : Why::kExceeded;
+    decision.why = applied.share_full ? Why::kShareFull : applied.store_full ? Why::kStoreFull : Why::kExceeded;
     decision.retry_after = applied.store_full ? std::chrono::seconds{1} : applied.wait;
     return;
   }
@@ -352,7 +353,7 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
                          decision.why != Why::kStoreAway && decision.why != Why::kStoreLate;
   if (violation) {
     const auto [wait, sustained] = violations_.record(subject_of(check), now);
-    decision.retry_after = std::max(decision.retry_after, wait);
+    if (wait > decision.retry_after) decision.retry_after = decision.backoff = wait;
     if (decider != nullptr && decider->built_in) {
       decision.retry_after = std::chrono::ceil<std::chrono::seconds>(decision.retry_after);
     }
@@ -367,6 +368,7 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
     }
   }
   const std::string reason = decision.reason();
+  if (decision.why == Why::kShareFull) tell_share_full(owner_of(check), decision.wall);
   tell({.kind = Event::Kind::kViolation,
         .time = decision.wall,
         .agent = check.agent,
@@ -379,6 +381,15 @@ void Engine::after_denial(Nanos now, const Check& check, CheckDecision& decision
     counters_.add(judged.counter, judged.enforced ? Counters::kExceeded : Counters::kMonitored);
     if (judged.enforced && violation) escalate(now, check, decision.policy(judged), decision);
   }
+}
+
+void Engine::tell_share_full(std::string_view owner, Nanos wall) const {
+  tell({.kind = Event::Kind::kCellsFull,
+        .time = wall,
+        .agent = owner,
+        .text =
+            "this agent has as many cells as one agent may have (store.max_cells_per_agent); its new keys are denied",
+        .value = 1});
 }
 
 void Engine::after_soft(Nanos now, const Check& check, CheckDecision& decision) {

@@ -10,6 +10,7 @@
 #include <absl/functional/function_ref.h>
 
 #include <atomic>
+#include <cassert>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,7 @@
 #include "engine/arrears.h"
 #include "engine/check_decision.h"
 #include "engine/counters.h"
+#include "engine/done.h"
 #include "engine/escalations.h"
 #include "engine/event.h"
 #include "engine/leases.h"
@@ -42,7 +44,8 @@ namespace headgate::engine {
 struct EngineOptions {
   Clock* clock = nullptr;  // the system's if none
   std::size_t max_cells = 10'000'000;
-  std::size_t max_caller_cells = 0;  // of limits that callers name (see throttle() and check_own()); 0: half
+  std::size_t max_caller_cells = 0;     // of limits that callers name (see throttle() and check_own()); 0: half
+  std::size_t max_cells_per_agent = 0;  // made by the checks of one agent; 0: a tenth, at least 4,096
   AtCap at_cap = AtCap::kRefuseNew;
   std::uint64_t seed = 0;  // 0: a random one
   EventSink* sink = nullptr;
@@ -79,6 +82,10 @@ struct Explained {
   std::vector<Cell> cells;
 };
 
+// Why a policy has no part in the decision: it does not match, or counts a unit that the check has no cost in. Empty:
+// it has one.
+[[nodiscard]] std::string why_not(const Explained& about, const Check& check);
+
 struct Explanation {
   CheckDecision decision;  // as a peek
   std::vector<Explained> policies;
@@ -104,12 +111,15 @@ class Engine {
   [[nodiscard]] CheckDecision check(const Check& check) { return check_at(clock_->now(), check); }
   [[nodiscard]] CheckDecision check_at(Nanos now, const Check& check);
   // In place, since a decision is large. REQUIRES: `decision` is new.
-  void check_at(Nanos now, const Check& check, CheckDecision& decision) { judge(now, check, Asker::kNow, decision); }
+  void check_at(Nanos now, const Check& check, CheckDecision& decision) {
+    assert(decision.judged.empty() && decision.outcomes.empty());
+    judge(now, check, Asker::kNow, decision);
+  }
 
   // The same, but a check that may queue waits for room: in order of priority, then arrival, until its policy's
   // max_wait (or the check's own, if that is shorter) is over. `done` is called exactly once, from here, poll(),
   // cancel() or the destructor. Returns what cancel() takes, or 0 if it was answered at once.
-  using Done = std::function<void(const CheckDecision&)>;
+  using Done = engine::Done;
   std::uint64_t check_async(const Check& check, const Done& done);
   // The same for askers who would rather not make a `done` before they need one. 0: `decision` is the answer.
   // in_flight(): a remote store has been asked, which does not take long; the check may come to wait in line only then.
@@ -121,6 +131,9 @@ class Engine {
                             absl::FunctionRef<Done()> make_done);
   // True: it was told so. False: it has been answered, or is just being tried and will be answered either way.
   bool cancel(std::uint64_t waiting);
+  // Ends the waits of askers that are not valid any more (see Done) with kRevoked, and returns how many. Call it every
+  // second or so: poll() admits none of them either, but looks at the first of each line only.
+  std::size_t revoke_invalid();
   // Serves waits and lets leases expire; returns the instant at which something is next due (kMaxTime: nothing).
   Nanos poll();
   [[nodiscard]] std::size_t waiting() const noexcept { return room_.size(); }
@@ -148,10 +161,13 @@ class Engine {
   };
   void check_all(Nanos now, std::span<const Check> checks, AllAnswered answered);
   // Gives the cost of the check back to every policy that matches it, as far as it is still charged. Nothing for a
-  // check that would be refused as invalid. kFirm: not to policies that only warn or are monitored, which may not have
-  // been charged.
-  enum class Refund : std::uint8_t { kAll, kFirm };
-  void refund(Nanos now, const Check& check, Refund what = Refund::kAll);
+  // check that would be refused as invalid.
+  //
+  // kReturned: a caller gives back what it states, which policies with `holds: false` keep. kUndo: a check that was
+  // charged is denied after all, so no policy keeps anything; policies that only warn or are monitored may not have
+  // been charged, and are left alone.
+  enum class GiveBack : std::uint8_t { kReturned, kUndo };
+  void refund(Nanos now, const Check& check, GiveBack what = GiveBack::kReturned);
 
   // Limits that no policy names but the asker itself.
   //
@@ -183,6 +199,7 @@ class Engine {
     std::string_view space;  // keeps the keys of different askers apart
     std::string_view key;
     const Limit& limit;
+    std::string_view owner{};  // of whose share the cell is; empty: no agent's
   };
   enum class Use : std::uint8_t { kCharge, kPeek };
   [[nodiscard]] Decision check_own(Nanos now, const OwnLimit& own, Units cost, Use use = Use::kCharge);
@@ -233,12 +250,15 @@ class Engine {
   [[nodiscard]] std::vector<std::string> exempt() const;
 
   // The controls. Each may change what limits stand at, before it returns.
-  void report_load(double load);
+  // `age`: how long ago it was reported, where another node was told. One that has expired since is not taken.
+  void report_load(double load, Nanos age = Nanos{0});
   void clear_load_report();
   void observe_load(const control::LoadReading& reading);  // from sensors, every so often
   Result<void> emergency_on(const control::EmergencyOrder& order);
   void emergency_off(const std::string& by);
   void restore_emergency(const control::Emergency& state);  // as it was before a restart
+  // The node whose load has turned the emergency on is gone: it ends unless the load here is reason enough.
+  void emergency_node_lost(std::string_view node);
   [[nodiscard]] control::Emergency emergency() const;
   struct Load {
     std::optional<double> load;      // the worst of what is known
@@ -375,20 +395,33 @@ class Engine {
                                 CheckDecision& decision);
   void note_unknown(const Check& check, Nanos wall);
   [[nodiscard]] base::Hash128 throttle_cell(const ThrottleKey& key) const noexcept;
-  [[nodiscard]] Decision apply_own(Nanos now, const store::Charge& charge, Use use);
-  // The charge of an OwnLimit. REQUIRES: `live` is of its limit.
-  [[nodiscard]] store::Charge own_charge(const OwnLimit& own, const store::LiveLimit& live, Units cost) const;
+  // Charges of limits that no policy names. The limit is left for the caller to set.
+  [[nodiscard]] store::Charge throttle_charge(const ThrottleKey& key, Units quantity) const;
+  [[nodiscard]] store::Charge own_charge(const OwnLimit& own, Units cost) const;
+  [[nodiscard]] store::Ask own_ask(Nanos now, Use use, std::string_view owner) const;
+  [[nodiscard]] Decision own_decision(const store::Applied& applied, const core::Outcome& outcome,
+                                      const store::Ask& ask) const;
+  [[nodiscard]] Decision apply_own(const store::Charge& charge, const store::Ask& ask);
+  // Asks the remote store about a charge of that limit; `done` hears the decision. REQUIRES: there is a remote store.
+  void ask_own(const store::Charge& charge, const Limit& limit, const store::Ask& ask, Throttled done);
   // Without an answer: by a cell of this process, or, where the store is merely late, denied for a moment.
-  void judge_own_unanswered(const Error& why, const store::Charge& charge, const store::Ask& ask,
-                            core::Outcome& outcome);
+  store::Applied judge_own_unanswered(const Error& why, const store::Charge& charge, const store::Ask& ask,
+                                      core::Outcome& outcome);
   void tell(const Event& event) const noexcept {
     if (sink_ != nullptr) sink_->on_event(event);
   }
-  void give_back(const Lease& lease, Nanos now);
+  void tell_share_full(std::string_view owner, Nanos wall) const;
+  void give_back(const Lease& lease, Nanos now, GiveBack what);
+  [[nodiscard]] Result<Settled> end_hold(std::string_view lease, std::string_view owner, GiveBack what);
+  // What policies with `holds: false` keep is charged, whatever was used.
+  static void count_final(const Lease& lease, Settled& settled);
   void release_slot(const Held& held, LeaseId slot, Nanos now);
   void refund_held(const Held& held, const store::Charge& charge, Nanos now, Nanos wall);
   void expire_leases(Nanos now);
   void serve_lines(Nanos now);
+  // Ends a wait without a charge. False: as for cancel().
+  bool take_off(std::uint64_t waiting, Why why);
+  void answer_uncharged(const WaitingRoom::Waiting& waiting, Why why, Nanos now) const;
   struct FoundLease {
     std::shared_ptr<Lease> open;  // nullptr: it has ended
     Settled settled;              // then

@@ -20,6 +20,11 @@ std::string numbers(const Override& override) {
   return text;
 }
 
+std::size_t share_of_one_agent(const EngineOptions& options) noexcept {
+  constexpr std::size_t kAtLeast = 4096;  // in a small store there is no tenth worth having
+  return options.max_cells_per_agent > 0 ? options.max_cells_per_agent : std::max(options.max_cells / 10, kAtLeast);
+}
+
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
@@ -27,6 +32,7 @@ Engine::Engine(const EngineOptions& options)
       sink_(options.sink),
       store_({.max_cells = options.max_cells,
               .max_caller_cells = options.max_caller_cells,
+              .max_owner_cells = share_of_one_agent(options),
               .at_cap = options.at_cap,
               .track_keys = false,
               .seed = options.seed == 0 ? base::random_seed() : options.seed}),
@@ -295,10 +301,15 @@ void Engine::scale_all_locked() {
   book_.apply(changes);
 }
 
-void Engine::report_load(double load) {
+void Engine::report_load(double load, Nanos age) {
+  age = std::max(age, Nanos{0});  // the other node's clock may be ahead
+  if (report_ttl_ > Nanos{0} && age >= report_ttl_) return;
+  const std::lock_guard guard(control_mutex_);
+  const Nanos now = clock_->now();
   control::LoadReading reading;
   reading.reported = load;
-  observe_load(reading);
+  step_load_locked(reading, now);
+  if (load_.reported) load_.reported->at = now - age;
 }
 
 void Engine::clear_load_report() {
@@ -351,6 +362,14 @@ void Engine::restore_emergency(const control::Emergency& state) {
   constexpr Nanos kAtLeast = std::chrono::seconds{60};  // where reports hold for ever
   load_awaited_until_ = clock_->now() + (report_ttl_ > Nanos{0} ? report_ttl_ : kAtLeast);
   change_factors_locked(clock_->now(), {});
+}
+
+void Engine::emergency_node_lost(std::string_view node) {
+  const std::lock_guard guard(control_mutex_);
+  if (!emergency_.active || emergency_.node != node) return;
+  emergency_.node.clear();
+  load_awaited_until_ = Nanos{0};
+  step_controls_locked(clock_->now());
 }
 
 control::Emergency Engine::emergency() const {

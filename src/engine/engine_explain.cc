@@ -10,6 +10,16 @@ namespace headgate::engine {
 using policy::Dimension;
 using policy::Fields;
 
+std::string why_not(const Explained& about, const Check& check) {
+  if (!about.why_not.empty()) return about.why_not;
+  const policy::Policy& policy = *about.policy;
+  if (policy.least_cost > 0 || (check.costs.empty() && policy.unit == "requests")) return {};
+  for (const Cost& cost : check.costs) {
+    if (cost.unit == policy.unit) return {};
+  }
+  return fmt::format("the check has no cost in {}", policy.unit);
+}
+
 Explanation Engine::explain(const Check& check) {
   Explanation explanation;
   Check peek = check;

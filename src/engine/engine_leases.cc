@@ -16,6 +16,7 @@ bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const A
   auto lease = std::make_shared<Lease>();
   lease->id = decision.lease;
   lease->agent = check.agent;
+  lease->owner = owner_of(check);
   lease->slot = Leases::slot_of(lease->id);
   // Slots alone are held for as long as their limits say, however short holds on cost are.
   lease->ttl = check.hold ? decision.state_->rules->rules.document().leases.ttl : core::kLongestSpan;
@@ -37,7 +38,7 @@ bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const A
       const WorkingLimit& limit = *plan.limits[i];
       lease->held.push_back({charge, answered.by == AnsweredBy::kStandIn ? limit.local : limit.numbers, at + wait,
                              waits ? Nanos{0} : outcome.reset_after, charge.limit->generation(), working.policy->unit,
-                             working.policy->id, working.scale, remote});
+                             working.policy->id, working.scale, remote, !working.policy->holds, working.least});
     }
   }
   if (lease->held.empty()) {
@@ -48,19 +49,21 @@ bool Engine::take_lease(Nanos now, const Check& check, const Plan& plan, const A
   for (const Cost& cost : check.costs) lease->costs.emplace_back(cost.unit, cost.amount);
   lease->expires = now + lease->ttl;
   if (leases_.add(lease)) return true;
-  give_back(*lease, now);
+  give_back(*lease, now, GiveBack::kUndo);
   decision.lease.clear();
   deny(decision, Why::kTooManyLeases);
   return false;
 }
 
-void Engine::give_back(const Lease& lease, Nanos now) {
+void Engine::give_back(const Lease& lease, Nanos now, GiveBack what) {
   const Nanos wall = clock_->wall(now);
   for (const Held& held : lease.held) {
     if (held.charge.limit->strategy() == Strategy::kConcurrency) {
       release_slot(held, lease.slot, now);
-    } else {
+    } else if (what == GiveBack::kUndo || !held.final) {
       refund_held(held, held.charge, now, wall);
+    } else {
+      continue;
     }
     room_.kick(held.charge.key);
   }
@@ -95,7 +98,7 @@ void Engine::refund_held(const Held& held, const store::Charge& charge, Nanos no
 
 void Engine::expire_leases(Nanos now) {
   while (const std::shared_ptr<Lease> lease = leases_.expire_one(now)) {
-    give_back(*lease, now);
+    give_back(*lease, now, GiveBack::kReturned);
     tell({.kind = Event::Kind::kLeaseExpired,
           .time = clock_->wall(now),
           .agent = lease->agent,
@@ -125,7 +128,8 @@ Result<Engine::FoundLease> Engine::find_lease(std::string_view id, std::string_v
 
 // Charges or refunds the difference; returns what did not fit.
 double Engine::settle_part(const Held& held, double actual, Nanos now, Nanos wall, LeaseId slot) {
-  const Units wanted = static_cast<Units>(std::ceil(actual * held.scale - 1e-6));
+  const Units used = static_cast<Units>(std::ceil(actual * held.scale - 1e-6));
+  const Units wanted = std::max(used, held.final ? held.charge.cost : held.least);
   store::Charge charge = held.charge;
   charge.cost = std::abs(wanted - held.charge.cost);
   charge.counted = false;
@@ -184,6 +188,7 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
   for (auto& [unit, amount] : settled.costs) {
     if (const Cost* cost = actual_of(unit)) amount = cost->amount;
   }
+  count_final(lease, settled);
   std::string worst;
   for (const Held& held : lease.held) {
     if (held.charge.limit->strategy() == Strategy::kConcurrency) {
@@ -213,7 +218,20 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
   return settled;
 }
 
+void Engine::count_final(const Lease& lease, Settled& settled) {
+  for (const Held& held : lease.held) {
+    if (!held.final || held.charge.limit->strategy() == Strategy::kConcurrency) continue;
+    for (auto& [unit, amount] : settled.costs) {
+      if (unit == held.unit) amount = std::max(amount, static_cast<double>(held.charge.cost) / held.scale);
+    }
+  }
+}
+
 Result<Settled> Engine::release(std::string_view id, std::string_view owner) {
+  return end_hold(id, owner, GiveBack::kReturned);
+}
+
+Result<Settled> Engine::end_hold(std::string_view id, std::string_view owner, GiveBack what) {
   const Nanos now = clock_->now();
   std::unique_lock<std::mutex> guard;
   Result<FoundLease> found = find_lease(id, owner, now, guard);
@@ -223,7 +241,8 @@ Result<Settled> Engine::release(std::string_view id, std::string_view owner) {
   Settled settled;
   settled.costs = lease.costs;
   for (auto& [unit, amount] : settled.costs) amount = 0;
-  give_back(lease, now);
+  if (what == GiveBack::kReturned) count_final(lease, settled);
+  give_back(lease, now, what);
   leases_.end(lease, settled, now);
   return settled;
 }
@@ -268,13 +287,12 @@ std::uint64_t Engine::queue_up(const Arrival& arrival, const Check& check, Check
   const bool hopeless = decision.retry_after > patience && !may_come_early;
   const std::size_t most = decision.state_->rules->rules.document().queue.max_waiting;
   WaitingRoom::Place place;
-  if (!hopeless) place = room_.take_place(most);
+  if (!hopeless) place = room_.take_place(most, owner_of(check));
   if (place) {
     auto waiting = std::make_shared<WaitingRoom::Waiting>();
     const std::uint64_t id = arrival.id != 0 ? arrival.id : room_.new_id();
     waiting->id = id;
     waiting->line = decision.line_;
-    waiting->cell = decision.line_;
     waiting->check = OwnedCheck(check);
     waiting->done = make_done();  // whoever has it made is answered by it, so nothing may refuse the check after this
     waiting->since = now;
@@ -289,16 +307,30 @@ std::uint64_t Engine::queue_up(const Arrival& arrival, const Check& check, Check
   return 0;
 }
 
-bool Engine::cancel(std::uint64_t waiting) {
+bool Engine::cancel(std::uint64_t waiting) { return take_off(waiting, Why::kCancelled); }
+
+bool Engine::take_off(std::uint64_t waiting, Why why) {
   const std::shared_ptr<WaitingRoom::Waiting> taken = room_.take(waiting & ~kInFlight);
   if (taken == nullptr) return false;
-  CheckDecision decision;
-  const Nanos now = clock_->now();
-  decision.wall = clock_->wall(now);
-  decision.why = Why::kCancelled;
-  decision.waited = now - taken->since;
-  taken->done(decision);
+  answer_uncharged(*taken, why, clock_->now());
   return true;
+}
+
+void Engine::answer_uncharged(const WaitingRoom::Waiting& waiting, Why why, Nanos now) const {
+  CheckDecision decision;
+  decision.wall = clock_->wall(now);
+  decision.why = why;
+  decision.waited = now - waiting.since;
+  waiting.done(decision);
+}
+
+std::size_t Engine::revoke_invalid() {
+  if (room_.empty()) return 0;
+  std::size_t revoked = 0;
+  for (const std::shared_ptr<const WaitingRoom::Waiting>& waiting : room_.revocable()) {
+    if (!waiting->done.is_valid() && take_off(waiting->id, Why::kRevoked)) ++revoked;
+  }
+  return revoked;
 }
 
 void Engine::serve_lines(Nanos now) {
@@ -306,11 +338,17 @@ void Engine::serve_lines(Nanos now) {
     const std::uint64_t kicks = room_.kicks();
     const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_first_due(now);
     if (waiting == nullptr) break;
+    if (!waiting->done.is_valid()) {
+      answer_uncharged(*waiting, Why::kRevoked, now);
+      continue;
+    }
     CheckDecision decision;
     judge(now, waiting->check.get(), Asker::kFromLine, decision);
     if (decision.waits && waiting->deadline > now) {
       waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
-      waiting->cell = decision.line_;
+      // The line of the cell that it waits for now: at the head of another it would keep others from room that is
+      // there.
+      waiting->line = decision.line_;
       if (room_.put_back(waiting, kicks)) continue;
       deny(decision, Why::kCancelled);
     } else if (decision.waits) {
@@ -321,6 +359,10 @@ void Engine::serve_lines(Nanos now) {
     waiting->done(decision);
   }
   while (const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_overdue(now)) {
+    if (!waiting->done.is_valid()) {
+      answer_uncharged(*waiting, Why::kRevoked, now);
+      continue;
+    }
     Check peek = waiting->check.get();
     peek.peek = true;
     CheckDecision decision;

@@ -77,18 +77,78 @@ base::Hash128 Engine::throttle_cell(const ThrottleKey& key) const noexcept {
   return key.owner.empty() ? cell : base::mix(cell, hasher_(key.owner));
 }
 
-Decision Engine::apply_own(Nanos now, const store::Charge& charge, Use use) {
-  const Nanos wall = clock_->wall(now);
-  core::Outcome outcome;
+store::Ask Engine::own_ask(Nanos now, Use use, std::string_view owner) const {
+  now = std::clamp(now, Nanos{0}, kMaxTime);
   const store::Effect effect = use == Use::kCharge ? store::Effect::kCharge : store::Effect::kNone;
-  const store::Applied applied = apply_plain({&charge, 1}, {now, wall, effect}, {&outcome, 1});
+  store::Ask ask{.now = now, .wall = clock_->wall(now), .effect = effect};
+  ask.owner = owner;
+  return ask;
+}
+
+Decision Engine::own_decision(const store::Applied& applied, const core::Outcome& outcome,
+                              const store::Ask& ask) const {
   Decision decision = decision_of(outcome);
   if (applied.store_full) {
     decision.verdict = Verdict::kNotYet;
     decision.reason = Reason::kTooManyKeys;
     decision.retry_after = std::chrono::seconds{1};
   }
+  if (applied.share_full) tell_share_full(ask.owner, ask.wall);
   return decision;
+}
+
+Decision Engine::apply_own(const store::Charge& charge, const store::Ask& ask) {
+  core::Outcome outcome;
+  const store::Applied applied = apply_plain({&charge, 1}, ask, {&outcome, 1});
+  return own_decision(applied, outcome, ask);
+}
+
+void Engine::ask_own(const store::Charge& charge, const Limit& limit, const store::Ask& ask, Throttled done) {
+  // What must live until the answer comes.
+  struct Asked {
+    explicit Asked(const Limit& limit) : live(core::compile(limit)) {}
+    store::LiveLimit live;
+    store::Charge charge;
+    std::string owner;
+    store::Ask ask;
+    core::Outcome outcome;
+    Throttled done;
+  };
+  auto asked = std::make_shared<Asked>(limit);
+  asked->charge = charge;
+  asked->charge.limit = &asked->live;
+  asked->owner = ask.owner;
+  asked->ask = ask;
+  asked->ask.owner = asked->owner;
+  asked->done = std::move(done);
+  remote_->apply({&asked->charge, 1}, asked->ask, {&asked->outcome, 1},
+                 [this, asked](const Result<store::RemoteStore::Answer>& answer) {
+                   const store::Applied applied =
+                       answer ? answer->applied
+                              : judge_own_unanswered(answer.error(), asked->charge, asked->ask, asked->outcome);
+                   asked->done(own_decision(applied, asked->outcome, asked->ask));
+                 });
+}
+
+store::Applied Engine::judge_own_unanswered(const Error& why, const store::Charge& charge, const store::Ask& ask,
+                                            core::Outcome& outcome) {
+  if (why.code == ErrorCode::kTimedOut) {
+    late_.fetch_add(1, std::memory_order_relaxed);
+    outcome = {};
+    outcome.limit = charge.limit->current().most;
+    outcome.wait = kLateRetry;
+    return {.wait = kLateRetry};
+  }
+  stand_ins_.fetch_add(1, std::memory_order_relaxed);
+  return store_.apply({&charge, 1}, ask, {&outcome, 1});
+}
+
+store::Charge Engine::throttle_charge(const ThrottleKey& key, Units quantity) const {
+  store::Charge charge;
+  charge.key = throttle_cell(key);
+  charge.callers = true;
+  charge.cost = quantity;
+  return charge;
 }
 
 Result<Decision> Engine::throttle(Nanos now, const ThrottleKey& key, const Gcra& bucket, Units quantity) {
@@ -100,60 +160,27 @@ Result<Decision> Engine::throttle(Nanos now, const ThrottleKey& key, const Gcra&
   if (quantity < 0) {
     return Error{ErrorCode::kInvalidArgument, "quantity must be at least 0, got " + std::to_string(quantity)};
   }
-  const base::Hash128 cell = throttle_cell(key);
+  store::Charge charge = throttle_charge(key, quantity);
   if (remote_ == nullptr) [[likely]] {
     bool done = false;
-    const core::Outcome outcome = store_.try_one(cell, *live, quantity, now, 0, done);
+    const core::Outcome outcome = store_.try_one(charge.key, *live, quantity, now, 0, done);
     if (done) [[likely]]
       return decision_of(outcome);
   }
-  store::Charge charge;
-  charge.key = cell;
-  charge.callers = true;
   charge.limit = live;
-  charge.cost = quantity;
-  return apply_own(now, charge, Use::kCharge);
+  store::Ask ask = own_ask(now, Use::kCharge, key.owner);
+  return apply_own(charge, ask);
 }
 
 std::optional<Result<Decision>> Engine::throttle_or_wait(Nanos now, const ThrottleKey& key, const Gcra& bucket,
                                                          Units quantity, absl::FunctionRef<Throttled()> make_done) {
   if (remote_ == nullptr) [[likely]]
     return throttle(now, key, bucket, quantity);
-  struct Asked {
-    explicit Asked(const core::CompiledLimit& limit) : live(limit) {}
-    store::LiveLimit live;
-    store::Charge charge;
-    core::Outcome outcome;
-    Throttled done;
-  };
   const Result<Limit> limit = Limit::gcra(bucket);
   if (!limit || quantity < 0) return throttle(now, key, bucket, quantity);  // says what is wrong
-  auto asked = std::make_shared<Asked>(core::compile(*limit));
-  asked->charge.key = throttle_cell(key);
-  asked->charge.callers = true;
-  asked->charge.limit = &asked->live;
-  asked->charge.cost = quantity;
-  asked->done = make_done();
-  const store::Ask ask{std::clamp(now, Nanos{0}, kMaxTime), clock_->wall(now), store::Effect::kCharge};
-  remote_->apply({&asked->charge, 1}, ask, {&asked->outcome, 1},
-                 [this, asked, ask](const Result<store::RemoteStore::Answer>& answer) {
-                   if (!answer) judge_own_unanswered(answer.error(), asked->charge, ask, asked->outcome);
-                   asked->done(decision_of(asked->outcome));
-                 });
+  store::Ask ask = own_ask(now, Use::kCharge, key.owner);
+  ask_own(throttle_charge(key, quantity), *limit, ask, make_done());
   return std::nullopt;
-}
-
-void Engine::judge_own_unanswered(const Error& why, const store::Charge& charge, const store::Ask& ask,
-                                  core::Outcome& outcome) {
-  if (why.code == ErrorCode::kTimedOut) {
-    late_.fetch_add(1, std::memory_order_relaxed);
-    outcome = {};
-    outcome.limit = charge.limit->current().most;
-    outcome.wait = kLateRetry;
-    return;
-  }
-  stand_ins_.fetch_add(1, std::memory_order_relaxed);
-  (void)store_.apply({&charge, 1}, ask, {&outcome, 1});
 }
 
 void Engine::expect_throttle(const ThrottleKey& key) const noexcept {
@@ -161,12 +188,11 @@ void Engine::expect_throttle(const ThrottleKey& key) const noexcept {
   store_.prefetch({&cell, 1}, Strategy::kGcra);
 }
 
-store::Charge Engine::own_charge(const OwnLimit& own, const store::LiveLimit& live, Units cost) const {
+store::Charge Engine::own_charge(const OwnLimit& own, Units cost) const {
   store::Charge charge;
   charge.key =
       base::mix(kOwnSpace, base::mix(base::mix(hasher_(own.space), hasher_(own.key)), hasher_(own.limit.describe())));
   charge.callers = true;
-  charge.limit = &live;
   charge.cost = cost;
   return charge;
 }
@@ -175,36 +201,22 @@ void Engine::refund_own(const OwnLimit& own, Units cost, Nanos now) {
   now = std::clamp(now, Nanos{0}, kMaxTime);
   const store::LiveLimit live(core::compile(own.limit));
   const Nanos at = live.current().follows_wall() ? clock_->wall(now) : now;
-  refund_one(own_charge(own, live, cost), at, at);
+  store::Charge charge = own_charge(own, cost);
+  charge.limit = &live;
+  refund_one(charge, at, at);
 }
 
 Decision Engine::check_own(Nanos now, const OwnLimit& own, Units cost, Use use) {
-  now = std::clamp(now, Nanos{0}, kMaxTime);
   const store::LiveLimit live(core::compile(own.limit));
-  return apply_own(now, own_charge(own, live, cost), use);
+  store::Charge charge = own_charge(own, cost);
+  charge.limit = &live;
+  return apply_own(charge, own_ask(now, use, own.owner));
 }
 
 std::optional<Decision> Engine::check_own_or_wait(Nanos now, const OwnLimit& own, Units cost, Use use,
                                                   absl::FunctionRef<Throttled()> make_done) {
   if (remote_ == nullptr) return check_own(now, own, cost, use);
-  struct Asked {
-    explicit Asked(const core::CompiledLimit& limit) : live(limit) {}
-    store::LiveLimit live;
-    store::Charge charge;
-    core::Outcome outcome;
-    Throttled done;
-  };
-  now = std::clamp(now, Nanos{0}, kMaxTime);
-  auto asked = std::make_shared<Asked>(core::compile(own.limit));
-  asked->charge = own_charge(own, asked->live, cost);
-  asked->done = make_done();
-  const store::Effect effect = use == Use::kCharge ? store::Effect::kCharge : store::Effect::kNone;
-  const store::Ask ask{now, clock_->wall(now), effect};
-  remote_->apply({&asked->charge, 1}, ask, {&asked->outcome, 1},
-                 [this, asked, ask](const Result<store::RemoteStore::Answer>& answer) {
-                   if (!answer) judge_own_unanswered(answer.error(), asked->charge, ask, asked->outcome);
-                   asked->done(decision_of(asked->outcome));
-                 });
+  ask_own(own_charge(own, cost), own.limit, own_ask(now, use, own.owner), make_done());
   return std::nullopt;
 }
 
@@ -243,7 +255,7 @@ struct Engine::Series : std::enable_shared_from_this<Series> {
       if (allowed) {
         (void)engine.settle(hold, {}, {});  // as it was charged
       } else {
-        (void)engine.release(hold, {});
+        (void)engine.end_hold(hold, {}, GiveBack::kUndo);
       }
     }
     answered.done(allowed);
@@ -272,7 +284,7 @@ void Engine::check_all(Nanos now, std::span<const Check> checks, AllAnswered ans
   series->go_on();
 }
 
-void Engine::refund(Nanos now, const Check& check, Refund what) {
+void Engine::refund(Nanos now, const Check& check, GiveBack what) {
   if (!is_fine(check)) return;  // it cannot have been charged
   now = std::clamp(now, Nanos{0}, kMaxTime);
   CheckDecision decision;
@@ -281,11 +293,19 @@ void Engine::refund(Nanos now, const Check& check, Refund what) {
   Fields fields(check, hasher_);
   if (check.allowances == nullptr) fields.set_tier(state.rules->rules.classify(check.operation).tier);
   Plan plan;
+  plan.as_stated = what == GiveBack::kReturned;
   if (!add_to_plan(state, fields, false, plan, decision)) return;
   if (check.allowances != nullptr && !add_allowances(*check.allowances, plan, decision)) return;
   const Nanos wall = clock_->wall(now);
-  for (const store::Charge& charge : plan.charges) {
-    if (charge.soft && what == Refund::kFirm) continue;
+  std::uint64_t keeps = 0;  // bit i: the i-th charge is of a policy with `holds: false`
+  for (const Judged& judged : decision.judged) {
+    if (decision.policy(judged).holds) continue;
+    for (std::size_t i = judged.first; i < std::size_t{judged.first} + judged.count; ++i)
+      keeps |= std::uint64_t{1} << i;
+  }
+  for (std::size_t i = 0; i < plan.charges.size(); ++i) {
+    const store::Charge& charge = plan.charges[i];
+    if (what == GiveBack::kUndo ? charge.soft : (keeps >> i & 1) != 0) continue;
     const core::CompiledLimit& limit = charge.limit->current();
     // When it was charged nobody says: the oldest of a window's units are given back first, since those come back the
     // soonest anyway.

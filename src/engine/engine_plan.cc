@@ -82,7 +82,7 @@ bool Engine::add_to_plan(const State& state, Fields& fields, bool parent, Plan& 
   const Recall::Memory::Known known =
       memory->find(as.identity, state.number, [&](std::string_view names) { return fields.reads_as(looks_at, names); });
   // One request, not by somebody who has numbers of their own for it: as most are.
-  const bool plain = fields.check().costs.empty() && !parent;
+  const bool plain = fields.check().costs.empty() && !parent && !plan.as_stated;
   if (plain && known.draft != nullptr && (!known.draft->tiered || state.overrides->empty())) [[likely]] {
     follow(*known.draft, known.cells.data(), plan, decision);
     return true;
@@ -122,12 +122,12 @@ const Recall::Draft* Engine::draft_of(const State& state, Fields& fields, const 
   draft->patience = plan.patience;
   draft->holds_slots = plan.holds_slots;
   for (const Leg leg : route.legs) draft->tiered = draft->tiered || state.rules->policies[leg.policy].tiered;
-  // Policies that count something else than requests are passed over, with their cells.
+  // Policies that count something else than requests are passed over, with their cells, unless they charge every check.
   std::uint8_t cell = 0;
   for (const Leg leg : route.legs) {
     const WorkingPolicy& working = state.rules->policies[leg.policy];
     for (std::size_t i = 0; i < working.strands[leg.strand].limits.size(); ++i, ++cell) {
-      if (working.unit == 0) draft->cells.append(cell);
+      if (working.unit == 0 || working.least > 0) draft->cells.append(cell);
     }
   }
   return draft;
@@ -158,7 +158,8 @@ bool Engine::add_legs(const State& state, Fields& fields, const Recall::Memory::
     const WorkingPolicy& working = state.rules->policies[leg.policy];
     const Strand& strand = working.strands[leg.strand];
     const Amount& amount = amounts[working.unit];
-    if (amount.exact < 0) {  // the check has no such cost
+    const Units least = plan.as_stated ? 0 : working.least;
+    if (amount.exact < 0 && least == 0) {  // the check has no such cost
       cell += strand.limits.size();
       continue;
     }
@@ -172,7 +173,10 @@ bool Engine::add_legs(const State& state, Fields& fields, const Recall::Memory::
     judged.parent = parent;
     const Nanos patience = judged.enforced ? working.patience : Nanos{0};
     if (patience > plan.patience) plan.patience = patience;
-    const Units units = working.scale == 1 ? amount.whole : units_of(amount.exact, working.scale);
+    const Units stated = amount.exact < 0     ? 0
+                         : working.scale == 1 ? amount.whole
+                                              : units_of(amount.exact, working.scale);
+    const Units units = std::max(stated, least);
 
     const auto charge = [&](const WorkingLimit& limit, const base::Hash128& key) {
       if (parent && plan.charges_to(key)) return true;  // the parent's cell is the check's own

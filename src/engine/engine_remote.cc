@@ -136,6 +136,7 @@ inline std::uint64_t Engine::start(Nanos now, const Check& check, Asker asker, C
     flight->check = OwnedCheck(check);
     flight->decision = std::move(decision);
     flight->plan = plan;
+    flight->plan.ask.owner = owner_of(flight->check.get());  // of text that outlives this call
     flight->arrival = {now, kicks, room_.new_id()};
     flight->asker = asker;
     flight->done = make_done();

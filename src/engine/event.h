@@ -21,6 +21,7 @@ struct Event {
     kOverrun,           // a settled cost did not fit any more
     kEmergency,         // the emergency throttle went on or off
     kAdaptive,          // limits were scaled
+    kCellsFull,         // an agent has as many cells as one agent may have
     kReload,            // policies were replaced
   };
   Kind kind = Kind::kViolation;

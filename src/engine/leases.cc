@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
 #include <charconv>
 #include <random>
 
@@ -33,12 +34,18 @@ LeaseId Leases::slot_of(std::string_view id) noexcept {
 
 bool Leases::add(std::shared_ptr<Lease> lease) {
   const std::lock_guard guard(mutex_);
-  if (open_.load() >= most_) return false;
+  if (open_.load() >= most_ || shares_.of(lease->owner) >= share_) return false;
+  shares_.take(lease->owner);
   due_.emplace(lease->expires, lease->id);
   leases_.emplace(lease->id, std::move(lease));
   ++open_;
   set_next();
   return true;
+}
+
+bool Leases::full(std::string_view owner) {
+  const std::lock_guard guard(mutex_);
+  return open_.load() >= most_ || shares_.of(owner) >= share_;
 }
 
 std::shared_ptr<Lease> Leases::find(std::string_view id, std::unique_lock<std::mutex>& guard) {
@@ -53,10 +60,12 @@ const Leases::Ended* Leases::find_ended(std::string_view id, Nanos now) const {
 }
 
 void Leases::end(const Lease& lease, const Settled& settled, Nanos now) {
+  assert(leases_.contains(lease.id));
   due_.erase({lease.expires, lease.id});
   ended_ids_.push_back(lease.id);
   const auto [ended, added] = ended_.emplace(lease.id, Ended{lease.agent, settled, now + lease.ttl});
   ended_bytes_ += bytes_of(ended->second);
+  shares_.give_back(lease.owner);
   leases_.erase(std::string(lease.id));
   --open_;
   set_next();
@@ -80,6 +89,7 @@ std::size_t Leases::remembered() {
 }
 
 void Leases::renew(Lease& lease, Nanos now) {
+  assert(leases_.contains(lease.id));
   due_.erase({lease.expires, lease.id});
   lease.expires = now + lease.ttl;
   due_.emplace(lease.expires, lease.id);
@@ -93,6 +103,7 @@ std::shared_ptr<Lease> Leases::expire_one(Nanos now) {
   std::shared_ptr<Lease> expired = std::move(found->second);
   due_.erase(due_.begin());
   leases_.erase(found);
+  shares_.give_back(expired->owner);
   --open_;
   set_next();
   return expired;

@@ -1,8 +1,9 @@
 // Holds on cost and slots that are still open, and what came of those that ended lately, so that ending one twice does
 // nothing twice.
 //
-// At most so many are open as may be; one more is refused. Of ended ones the latest 65,536 are remembered, and no more
-// than fit in 32 MB, each for as long as it would have lasted: what is forgotten is not found any more.
+// At most so many are open as may be, and of one owner a tenth of them (1,000 at the least); one more is refused. Of
+// ended ones the latest 65,536 are remembered, and no more than fit in 32 MB, each for as long as it would have lasted:
+// what is forgotten is not found any more.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "engine/ruleset.h"
+#include "engine/shares.h"
 #include "store/charge.h"
 
 namespace headgate::engine {
@@ -31,11 +33,13 @@ struct Held {
   std::string policy_id;
   double scale = 1;
   bool remote = false;  // charged_at is by the remote store's clock then
+  bool final = false;   // its policy says holds: false, so the end of the lease gives nothing back
+  Units least = 0;      // settling charges at least this much
 };
 
 // What came of settling.
 struct Settled {
-  std::vector<std::pair<std::string, double>> costs;  // by unit: what is charged now
+  std::vector<std::pair<std::string, double>> costs;  // by unit: the most that any policy is charged now
   double overrun = 0;                                 // of the actual cost, what no limit had room for (the worst unit)
   bool again = false;                                 // it had ended before: nothing was done
 };
@@ -43,7 +47,8 @@ struct Settled {
 struct Lease {
   std::string id;
   std::string agent;
-  LeaseId slot = 0;  // under which concurrency limits know it
+  std::string owner;  // whose share it is of
+  LeaseId slot = 0;   // under which concurrency limits know it
   std::vector<Held> held;
   std::vector<std::pair<std::string, double>> costs;
   Nanos ttl{0};
@@ -55,15 +60,16 @@ class Leases {
  public:
   static constexpr std::size_t kMostEnded = 65'536;
   static constexpr std::size_t kMostEndedBytes = 32 << 20;
+  static constexpr std::size_t kLeastShare = 1'000;
 
-  explicit Leases(std::size_t most) : most_(most) {}
+  explicit Leases(std::size_t most) : most_(most), share_(Shares::share_of(most, kLeastShare)) {}
 
   // 128 random bits in hex; not to be guessed.
   [[nodiscard]] static std::string new_id();
   // The number under which concurrency limits know that lease.
   [[nodiscard]] static LeaseId slot_of(std::string_view id) noexcept;
 
-  // False: as many are open as may be.
+  // False: as many are open as may be, in all or of its owner.
   [[nodiscard]] bool add(std::shared_ptr<Lease> lease);
   // nullptr: none that is open. Its fields are guarded by whoever holds `guard`.
   [[nodiscard]] std::shared_ptr<Lease> find(std::string_view id, std::unique_lock<std::mutex>& guard);
@@ -84,7 +90,7 @@ class Leases {
   // kMaxTime: none is open. One relaxed load.
   [[nodiscard]] Nanos next_expiry() const noexcept { return Nanos{next_.load(std::memory_order_relaxed)}; }
   [[nodiscard]] std::size_t open() const noexcept { return open_.load(); }
-  [[nodiscard]] bool full() const noexcept { return open() >= most_; }
+  [[nodiscard]] bool full(std::string_view owner);
   [[nodiscard]] std::size_t remembered();  // of those that ended
 
  private:
@@ -93,7 +99,9 @@ class Leases {
   void forget_oldest();
 
   std::size_t most_;
+  std::size_t share_;  // of one owner
   std::mutex mutex_;
+  Shares shares_;
   std::unordered_map<std::string, std::shared_ptr<Lease>> leases_;
   std::set<Due> due_;
   std::unordered_map<std::string, Ended> ended_;

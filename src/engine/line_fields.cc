@@ -9,6 +9,7 @@
 #include "base/rfc3339.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "engine/check_problem.h"
 
 namespace headgate::engine {
 namespace {
@@ -22,10 +23,10 @@ constexpr std::array<std::string_view, kFieldCount> kNames{
 constexpr double kLongestWaitMs = 31'536'000'000;  // a year
 constexpr std::int64_t kMostPriority = 1'000'000;
 constexpr double kMillion = 1e6;
-constexpr std::size_t kShown = 60;
 
 std::string full_name(Field field, std::string_view part) {
-  return part.empty() ? std::string(name_of(field)) : fmt::format("{}.{}", name_of(field), part);
+  return part.empty() ? std::string(name_of(field))
+                      : fmt::format("{}.{}", name_of(field), base::shortened(part, kShown));
 }
 
 std::string shown(const Scalar& value) {
@@ -248,7 +249,7 @@ Result<void> LineFields::set(Field field, std::string_view part, const Scalar& v
       }
       for (const Cost& other : costs) {
         if (other.unit != unit) continue;
-        return Error{ErrorCode::kInvalidArgument, fmt::format("cost.{} must be given once, is given twice", unit)};
+        return Error{ErrorCode::kInvalidArgument, full_name(field, unit) + " must be given once, is given twice"};
       }
       costs.push_back({unit, *amount});
       return {};

@@ -36,9 +36,9 @@ class OwnedCheck {
   [[nodiscard]] const Check& get() const noexcept { return check_; }
 
   static constexpr std::string_view Check::*kFields[] = {
-      &Check::operation, &Check::agent,    &Check::session,        &Check::user,
-      &Check::tenant,    &Check::plan,     &Check::channel,        &Check::ip,
-      &Check::context,   &Check::resource, &Check::parent_session, &Check::parent_agent};
+      &Check::operation,      &Check::agent,        &Check::session, &Check::user,    &Check::tenant,
+      &Check::plan,           &Check::channel,      &Check::ip,      &Check::context, &Check::resource,
+      &Check::parent_session, &Check::parent_agent, &Check::owner};
 
  private:
   std::string_view keep(std::string_view text) { return texts_.emplace_back(text); }

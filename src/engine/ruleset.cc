@@ -110,7 +110,6 @@ void LimitBook::equip(Ruleset& rules, std::uint64_t seed, const Factors& factors
     }
     working.enforced_share = static_cast<std::uint32_t>(std::lround(policy.rollout * 1e6));
     working.split = policy.rollout < 1 || !policy.variants.empty();
-    bool slots_only = !policy.limits.empty();
     const auto add_strand = [&](const std::string& variant, std::uint32_t weight, const std::vector<Limit>& limits) {
       Strand strand;
       strand.variant = variant;
@@ -119,7 +118,6 @@ void LimitBook::equip(Ruleset& rules, std::uint64_t seed, const Factors& factors
       std::array<int, kStrategyCount> seen{};
       for (const Limit& each : limits) {
         const int nth = seen[static_cast<std::size_t>(each.strategy())]++;
-        slots_only = slots_only && each.strategy() == Strategy::kConcurrency;
         strand.limits.push_back(
             limit(identity_of(policy, variant, each, nth), each, seed, factors.of(policy), changes));
         if (each.strategy() != Strategy::kConcurrency) {
@@ -133,7 +131,8 @@ void LimitBook::equip(Ruleset& rules, std::uint64_t seed, const Factors& factors
     } else {
       for (const policy::Variant& variant : policy.variants) add_strand(variant.name, variant.weight, variant.limits);
     }
-    working.scale = slots_only ? 1 : static_cast<double>(policy::unit_scale(policy.unit));
+    working.scale = static_cast<double>(policy::cell_scale(policy));
+    working.least = policy.least_cost;
   }
   std::erase_if(limits_, [](const auto& entry) { return entry.second.expired(); });
 }

@@ -67,6 +67,7 @@ struct WorkingPolicy {
   std::uint64_t key = 0;    // its dimensions, four bits each and one more than they count, while `attributes` is false
   std::uint16_t unit = 0;   // index into Ruleset::units
   double scale = 1;         // units of a cell per unit of cost
+  Units least = 0;          // a check is charged at least this much; 0: what it costs
   double warn_at = 1;       // of the limit
   bool soft = false;        // exceeding it only warns or logs
   bool split = false;       // into variants, or into those enforced and those monitored

@@ -1,5 +1,7 @@
 #include "engine/side.h"
 
+#include <cassert>
+
 namespace headgate::engine {
 namespace {
 
@@ -19,6 +21,7 @@ std::uint64_t stable_hash(const policy::Policy& policy, const policy::Fields& fi
 }  // namespace
 
 Side split_side(const WorkingPolicy& working, const policy::Fields& fields) noexcept {
+  assert(working.split);
   constexpr std::uint64_t kWhole = 1'000'000;
   const std::uint64_t hash = stable_hash(*working.policy, fields);
   Side side;

@@ -1,6 +1,7 @@
 #include "engine/waiting_room.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace headgate::engine {
 
@@ -10,17 +11,27 @@ bool WaitingRoom::has_line(const base::Hash128& key, int priority) const {
   return line != lines_.end() && line->second.begin()->first.priority >= priority;
 }
 
-WaitingRoom::Place WaitingRoom::take_place(std::size_t most) noexcept {
-  std::size_t size = size_.load();
-  while (size < most) {
-    if (size_.compare_exchange_weak(size, size + 1)) return Place(*this);
-  }
-  return {};
+WaitingRoom::Place WaitingRoom::take_place(std::size_t most, std::string_view owner) {
+  const std::lock_guard guard(mutex_);
+  if (size_.load() >= most || shares_.of(owner) >= Shares::share_of(most, kLeastShare)) return {};
+  Place place(*this, owner);
+  shares_.take(owner);
+  ++size_;
+  return place;
+}
+
+void WaitingRoom::give_back(std::string_view owner) {
+  const std::lock_guard guard(mutex_);
+  shares_.give_back(owner);
+  --size_;
 }
 
 void WaitingRoom::add(Place place, std::shared_ptr<Waiting> waiting, std::uint64_t kicks) {
   const std::lock_guard guard(mutex_);
+  assert(place.room_ == this);
+  assert(!by_id_.contains(waiting->id));
   if (kicks_.load() != kicks) waiting->retry_at = Nanos{0};
+  waiting->owner = std::move(place.owner_);
   insert(std::move(waiting));
   place.room_ = nullptr;  // it is in use
 }
@@ -30,6 +41,7 @@ bool WaitingRoom::put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks
   trying_ = 0;
   if (unwanted_) return false;
   if (kicks_.load() != kicks) waiting->retry_at = Nanos{0};
+  shares_.take(waiting->owner);
   insert(std::move(waiting));
   ++size_;
   return true;
@@ -43,7 +55,6 @@ void WaitingRoom::list_first(const Line& line) {
   } else {
     later_.emplace(first.retry_at, first.id);
   }
-  held_up_.insert(held_up(first.cell, first.id));
 }
 
 void WaitingRoom::unlist_first(const Line& line) {
@@ -51,7 +62,6 @@ void WaitingRoom::unlist_first(const Line& line) {
   const Waiting& first = *line.begin()->second;
   ready_.erase(first.id);
   later_.erase({first.retry_at, first.id});
-  held_up_.erase(held_up(first.cell, first.id));
 }
 
 void WaitingRoom::set_ready(Waiting& first) {
@@ -86,6 +96,7 @@ std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::remove(std::uint64_t id) {
     line->second.begin()->second->retry_at = Nanos{0};
     list_first(line->second);
   }
+  shares_.give_back(waiting->owner);
   --size_;
   return waiting;
 }
@@ -122,6 +133,17 @@ std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::take_any() {
   return by_id_.empty() ? nullptr : remove(by_id_.begin()->first);
 }
 
+std::vector<std::shared_ptr<const WaitingRoom::Waiting>> WaitingRoom::revocable() const {
+  std::vector<std::shared_ptr<const Waiting>> found;
+  const std::lock_guard guard(mutex_);
+  for (const auto& [key, line] : lines_) {
+    for (const auto& [rank, waiting] : line) {
+      if (waiting->done.valid()) found.push_back(waiting);
+    }
+  }
+  return found;
+}
+
 void WaitingRoom::kick() {
   const std::lock_guard guard(mutex_);
   ++kicks_;
@@ -131,10 +153,7 @@ void WaitingRoom::kick() {
 void WaitingRoom::kick(const base::Hash128& cell) {
   const std::lock_guard guard(mutex_);
   ++kicks_;
-  const auto is_its = [&](const HeldUp& each) { return each[0] == cell.low && each[1] == cell.high; };
-  for (auto each = held_up_.lower_bound(held_up(cell, 0)); each != held_up_.end() && is_its(*each); ++each) {
-    set_ready(*by_id_.at((*each)[2]));
-  }
+  if (const auto line = lines_.find(cell); line != lines_.end()) set_ready(*line->second.begin()->second);
 }
 
 Nanos WaitingRoom::next_due() const {

@@ -1,22 +1,25 @@
 // Checks that wait for room: lines by the cell that holds them up, each in order of priority, then arrival.
 //
+// One owner has at most a tenth of the places (100 at the least), so that it cannot keep all others out.
+//
 // Only the first of a line is tried; whoever comes later and would take from the same cell goes behind it, unless its
 // priority is higher. Safe for concurrent use; what is tried and told happens without the lock. Each call takes time
 // that grows with the logarithm of how many wait, but for kick(), which looks at every line.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/hash.h"
+#include "engine/done.h"
 #include "engine/owned_check.h"
+#include "engine/shares.h"
 #include "engine/state.h"
 
 namespace headgate::engine {
@@ -25,11 +28,11 @@ class CheckDecision;
 
 class WaitingRoom {
  public:
-  using Done = std::function<void(const CheckDecision&)>;
+  using Done = engine::Done;
   struct Waiting {
     std::uint64_t id = 0;
-    base::Hash128 line;
-    base::Hash128 cell;  // that held it up when it was last tried
+    std::string owner;   // whose share of the places it has
+    base::Hash128 line;  // the cell that held it up when it was last tried
     OwnedCheck check;
     Done done;
     Nanos since{0};
@@ -42,20 +45,22 @@ class WaitingRoom {
   class Place {
    public:
     Place() = default;
-    Place(Place&& other) noexcept : room_(std::exchange(other.room_, nullptr)) {}
+    Place(Place&& other) noexcept : room_(std::exchange(other.room_, nullptr)), owner_(std::move(other.owner_)) {}
     Place& operator=(Place&& other) noexcept {
       std::swap(room_, other.room_);
+      std::swap(owner_, other.owner_);
       return *this;
     }
     ~Place() {
-      if (room_ != nullptr) --room_->size_;
+      if (room_ != nullptr) room_->give_back(owner_);
     }
     [[nodiscard]] explicit operator bool() const noexcept { return room_ != nullptr; }
 
    private:
     friend class WaitingRoom;
-    explicit Place(WaitingRoom& room) noexcept : room_(&room) {}
+    Place(WaitingRoom& room, std::string_view owner) : room_(&room), owner_(owner) {}
     WaitingRoom* room_ = nullptr;
+    std::string owner_;
   };
 
   // One relaxed load, for the path that almost never finds anyone.
@@ -69,9 +74,10 @@ class WaitingRoom {
   [[nodiscard]] std::uint64_t kicks() const noexcept { return kicks_.load(); }
   // In order of arrival, for those who may have to wait.
   [[nodiscard]] std::uint64_t new_id() noexcept { return ++last_id_; }
-  // No place: as many as `most` wait.
-  [[nodiscard]] Place take_place(std::size_t most) noexcept;
-  // REQUIRES: `place` is one, waiting->id is a new one.
+  static constexpr std::size_t kLeastShare = 100;
+  // No place: as many as `most` wait, or the owner's share of them.
+  [[nodiscard]] Place take_place(std::size_t most, std::string_view owner = {});
+  // The place's owner becomes the waiting check's. REQUIRES: `place` is one, waiting->id is a new one.
   void add(Place place, std::shared_ptr<Waiting> waiting, std::uint64_t kicks);
   // Whoever is taken must be told, or put back. One that is being tried just now is not found, but will not be put
   // back.
@@ -83,6 +89,8 @@ class WaitingRoom {
   // False: somebody wanted to take it while it was tried, and it is not put back.
   [[nodiscard]] bool put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks);
   [[nodiscard]] std::shared_ptr<Waiting> take_any();
+  // All whose askers may stop being valid (see Done). They stay in line, and may be answered meanwhile.
+  [[nodiscard]] std::vector<std::shared_ptr<const Waiting>> revocable() const;
   // Room may have come: every line is tried again.
   void kick();
   // Room may have come in this cell: whoever it held up is tried again.
@@ -106,21 +114,18 @@ class WaitingRoom {
   void unlist_first(const Line& line);
   void set_ready(Waiting& first);
   void insert(std::shared_ptr<Waiting> waiting);
+  void give_back(std::string_view owner);  // a place
   // Whoever is first then is to be tried. nullptr: nobody has that id.
   std::shared_ptr<Waiting> remove(std::uint64_t id);
 
   mutable std::mutex mutex_;
+  Shares shares_;  // of the places
   Lines lines_;
   std::unordered_map<std::uint64_t, Waiting*> by_id_;
   std::set<Due> deadlines_;
   // Of the first of each line only:
-  std::set<std::uint64_t> ready_;               // to be tried, the one that has waited longest first
-  std::set<Due> later_;                         // by retry_at
-  using HeldUp = std::array<std::uint64_t, 3>;  // a cell, and whom it holds up
-  [[nodiscard]] static HeldUp held_up(const base::Hash128& cell, std::uint64_t id) noexcept {
-    return {cell.low, cell.high, id};
-  }
-  std::set<HeldUp> held_up_;
+  std::set<std::uint64_t> ready_;     // to be tried, the one that has waited longest first
+  std::set<Due> later_;               // by retry_at
   std::atomic<std::size_t> size_{0};  // and places taken
   std::atomic<std::uint64_t> last_id_{0};
   std::uint64_t trying_ = 0;  // its id

@@ -1,3 +1,5 @@
+#include <cassert>
+
 #include "limiter/memory_limiter_impl.h"
 
 namespace headgate {
@@ -239,6 +241,7 @@ void MemoryLimiter::try_acquire_many(std::span<const Request> requests, std::spa
 
 void MemoryLimiter::try_acquire_many_at(Nanos now, std::span<const Request> requests,
                                         std::span<Decision> decisions) noexcept {
+  assert(decisions.size() >= requests.size());
   Impl& impl = *impl_;
   now = Impl::clamp(now);
   std::array<Hash128, kBatch> keys;

@@ -1,6 +1,7 @@
 #include "limiter/saved_limits.h"
 
 #include <algorithm>
+#include <cassert>
 #include <sstream>
 
 namespace headgate {
@@ -86,6 +87,7 @@ std::string SavedLimits::write() const {
 }
 
 Result<void> SavedLimits::read(store::MemoryStore& store, std::string_view text) {
+  assert(store.cells() == 0);
   const std::lock_guard guard(mutex_);
   std::vector<Entry> saved(entries_.size());
   std::istringstream lines{std::string(text)};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -20,6 +21,7 @@ class ByteBuffer {
   // REQUIRES: `bytes` is not part of this buffer.
   void append(std::string_view bytes) {
     if (bytes.empty()) return;
+    assert(bytes.data() + bytes.size() <= data_.get() || bytes.data() >= data_.get() + capacity_);
     if (size_ + bytes.size() > capacity_) grow(size_ + bytes.size());
     std::memcpy(data_.get() + size_, bytes.data(), bytes.size());
     size_ += bytes.size();

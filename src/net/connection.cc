@@ -239,8 +239,11 @@ void Connection::take_standing() {
   set_rank();
   const Places& places = worker_.common().places;
   if (before != Standing::kUnknown || !places.crowded() || places.may_stay(claim_, standing_)) return;
-  // It was let in for the time being. It stays at the expense of another, or is answered and goes.
-  if (!worker_.evict_one() && !(claim_.kept && worker_.evict_kept())) leaves_ = true;
+  // It was let in for the time being. It stays at the expense of another, or is answered and goes: a request whose body
+  // is still to come is read and answered first.
+  if (worker_.evict_one() || (claim_.kept && worker_.evict_kept())) return;
+  leaves_ = true;
+  session_->drain();
 }
 
 void Connection::set_rank() noexcept {
@@ -267,7 +270,7 @@ void Connection::advance(Nanos now) {
       take_over(now);
       continue;
     }
-    if (session_->close || (leaves_ && !session_->paused && !session_->busy())) return end(now);
+    if (session_->close) return end(now);
     if (session_->paused) {
       if (!session_->busy()) {
         deliver({}, now);
@@ -336,7 +339,7 @@ void Connection::take_over(Nanos now) {
   next->standing = std::max(next->standing, session_->standing);
   session_ = std::move(next);
   session_->link = handle_;
-  if (worker_.draining()) session_->drain();
+  if (worker_.draining() || leaves_) session_->drain();
   port_.counts.bytes_in.subtract(size);  // counted when they came
   deliver({unread.data(), size}, now);
 }

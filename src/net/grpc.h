@@ -91,7 +91,10 @@ struct GrpcLimits {
   std::size_t max_backlog = 4 << 20;               // of answers the peer does not read; from a quarter on, reads pause
   Nanos request_within{std::chrono::seconds{10}};  // from a call's head to its end: kDeadlineExceeded
   Nanos ping_every{std::chrono::seconds{60}};      // of silence
-  Nanos pong_within{std::chrono::seconds{20}};     // after a ping something must have come, or the peer is gone
+  // Within this time of its beginning a call must have shown who the peer is, unless its certificate has, or the
+  // connection ends with GOAWAY; pings do not count. 0: any time.
+  Nanos sign_in{0};
+  Nanos pong_within{std::chrono::seconds{20}};  // after a ping something must have come, or the peer is gone
 };
 
 [[nodiscard]] std::unique_ptr<Session> make_grpc_session(GrpcHandler& handler, const Peer& peer,

@@ -183,6 +183,12 @@ class GrpcSession final : public Session, private GrpcContext {
     start(now);
     if (close) return;
     if (draining_) end_draining();
+    if (sign_in_is_overdue(now)) {
+      nghttp2_session_terminate_session(h2_, NGHTTP2_NO_ERROR);
+      flush();
+      close = true;
+      return;
+    }
     for (auto each = live_.begin(); each != live_.end();) {
       Call& call = *each++;
       const bool late = now - call.begun >= limits_.request_within || is_late(call);
@@ -253,9 +259,14 @@ class GrpcSession final : public Session, private GrpcContext {
   }
 
   void start(Nanos now) noexcept {
-    if (!started_) heard_at_ = refilled_at_ = earned_at_ = now;
+    if (!started_) began_ = heard_at_ = refilled_at_ = earned_at_ = now;
     started_ = true;
     now_ = now;
+  }
+
+  [[nodiscard]] bool sign_in_is_overdue(Nanos now) const noexcept {
+    return limits_.sign_in > Nanos{0} && standing == Standing::kUnknown && peer_.certificate.empty() &&
+           now - began_ >= limits_.sign_in;
   }
 
   // As much of what nghttp2 has to say as fits the backlog.
@@ -585,6 +596,7 @@ class GrpcSession final : public Session, private GrpcContext {
   bool last_said_ = false;
   bool no_memory_ = false;  // in a callback
   Nanos now_{0};
+  Nanos began_{0};
   Nanos heard_at_{0};
   Nanos pinged_at_{-1};
   Nanos refilled_at_{0};

@@ -89,6 +89,9 @@ struct HttpLimits {
   std::size_t max_body = 1 << 20;   // 413
   std::size_t max_headers = 100;    // 431
   Nanos idle{std::chrono::seconds{75}};
+  // Within this time of its beginning a request must have shown who the peer is, unless its certificate has, or the
+  // connection is closed between two requests. 0: any time.
+  Nanos sign_in{0};
 };
 
 [[nodiscard]] std::unique_ptr<Session> make_http_session(HttpHandler& handler, const Peer& peer,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <utility>
 
 #include "net/byte_buffer.h"
@@ -52,6 +53,7 @@ class HttpSession final : public Session {
   void receive(std::string_view bytes, Nanos now) override;
   void finish() override;
   void drain() override;
+  void tick(Nanos now) override;
   void timed_out() override;
   void overloaded() override;
   [[nodiscard]] bool midway() const noexcept override { return parser_ != nullptr && !paused && !close; }
@@ -81,18 +83,29 @@ class HttpSession final : public Session {
   void abandon() noexcept {
     if (asked_) asked_->store(true, std::memory_order_relaxed);
   }
+  // Whether the peer should have shown by now who it is.
+  [[nodiscard]] bool sign_in_is_overdue() const noexcept {
+    return limits_.sign_in > Nanos{0} && standing == Standing::kUnknown && peer_.certificate.empty() &&
+           now_ - began_ >= limits_.sign_in;
+  }
+  void start(Nanos now) noexcept {
+    if (!std::exchange(started_, true)) began_ = now;
+    now_ = now;
+  }
   [[nodiscard]] bool stopped() const noexcept { return close || successor != nullptr || asked_ != nullptr; }
 
   HttpHandler& handler_;
   const Peer peer_;
   const HttpLimits limits_;
   Nanos now_{0};
+  Nanos began_{0};                            // of the connection
   ByteBuffer input_;                          // what has come and is not answered
   std::unique_ptr<HttpParser> parser_;        // while a request is being read
   std::shared_ptr<std::atomic<bool>> asked_;  // while an answer is to come from elsewhere; true: nobody waits for it
   std::unique_ptr<Session> next_;             // until the request is done with
   AnswerForm form_;                           // of the answer to the request at hand
   Answered answered_ = Answered::kNo;
+  bool started_ = false;
   bool finishing_ = false;  // the peer sends no more
   bool draining_ = false;   // the server wants no more
 };
@@ -154,7 +167,7 @@ void HttpSession::receive(std::string_view bytes, Nanos now) {
     input_.append(bytes);  // the driver stops reading while we are paused, so this is one read's worth
     return;
   }
-  now_ = now;
+  start(now);
   paused = false;
   const bool own = !input_.empty();
   if (own) input_.append(bytes);
@@ -221,6 +234,7 @@ bool HttpSession::admit_head() {
   form_.keep_alive = false;
   Reply reply(*this);
   const bool admitted = handler_.admits(head, reply);
+  assert(answered_ != Answered::kLater && answered_ != Answered::kTakenOver);
   standing = std::max(standing, reply.standing);
   if (!admitted) close = true;
   return admitted;
@@ -240,10 +254,16 @@ void HttpSession::answer_one() {
       write(error_answer(500, body));
       break;
     }
-    case Answered::kLater: paused = true; break;
-    case Answered::kYes:
-    case Answered::kTakenOver: break;
+    case Answered::kLater: paused = true; return;
+    case Answered::kTakenOver: return;
+    case Answered::kYes: break;
   }
+  if (sign_in_is_overdue()) close = true;
+}
+
+void HttpSession::tick(Nanos now) {
+  start(now);
+  if (sign_in_is_overdue() && !midway() && asked_ == nullptr && !successor) close = true;
 }
 
 void HttpSession::write(const HttpAnswer& answer) {
@@ -296,6 +316,7 @@ void HttpSession::answer_later(const std::shared_ptr<std::atomic<bool>>& asked, 
   write(answer);
   // What has come meanwhile is answered as soon as the driver has sent this.
   paused = !close && !input_.empty();
+  if (sign_in_is_overdue()) close = true;
   if (close) drop_input();
   if (finishing_ && !paused) close = true;
 }

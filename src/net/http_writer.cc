@@ -1,5 +1,6 @@
 #include "net/http_writer.h"
 
+#include <cassert>
 #include <ctime>
 
 #include <array>
@@ -137,6 +138,8 @@ void write_answer(const HttpAnswer& answer, const AnswerForm& form, std::string&
 }
 
 std::string error_body(std::string_view code, std::string_view message) {
+  assert(code.find_first_of("\"\\") == std::string_view::npos);
+  assert(message.find_first_of("\"\\") == std::string_view::npos);
   std::string body = R"({"error": ")";
   body += code;
   body += R"(", "message": ")";

@@ -16,7 +16,7 @@ struct AnswerForm {
 // Appends the answer. Costs one look at the coarse clock, for Date.
 void write_answer(const HttpAnswer& answer, const AnswerForm& form, std::string& out);
 
-// {"error": code, "message": message}. REQUIRES: both are plain text.
+// {"error": code, "message": message}. REQUIRES: both are text that needs no escapes.
 [[nodiscard]] std::string error_body(std::string_view code, std::string_view message);
 
 }  // namespace headgate::net

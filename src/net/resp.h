@@ -60,6 +60,8 @@ class RespLater {
  public:
   virtual ~RespLater() = default;
   virtual void send(const std::function<void(RespWriter&)>& write) = 0;  // calls it before it returns
+  // Answers an error in its turn, and closes the connection after it: what was asked later is not answered.
+  virtual void refuse(std::string_view error) = 0;
   [[nodiscard]] virtual bool abandoned() const noexcept = 0;
 };
 
@@ -86,6 +88,9 @@ class RespCommands {
   virtual void soon(std::span<const std::string_view> /*args*/) noexcept {}
   // What is known of the peer by now. kUnknown: it has to sign in first.
   [[nodiscard]] virtual Standing standing() const noexcept { return Standing::kAnonymous; }
+  // Called about once a second while no answer is outstanding. An error to send before the connection is closed; empty:
+  // the connection stays.
+  [[nodiscard]] virtual std::string_view tick(Nanos /*now*/) noexcept { return {}; }
   // Nobody is left to hear what later() has promised, or the peer will send no more: what still waits may be given up.
   virtual void closed() noexcept {}
 };

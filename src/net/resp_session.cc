@@ -49,8 +49,9 @@ class RespSession final : public Session, private RespContext {
   }
 
   using Asked = std::shared_ptr<std::atomic<bool>>;  // true: nobody waits for it
-  // The answer to a command that was put off.
-  void answer_later(const Asked& asked, std::string_view text);
+  // The answer to a command that was put off. kLast: the connection ends with it.
+  enum class Then : std::uint8_t { kGoOn, kLast };
+  void answer_later(const Asked& asked, std::string_view text, Then then);
 
  private:
   class Later;
@@ -94,6 +95,7 @@ class RespSession final : public Session, private RespContext {
   struct Slot {
     Asked asked;
     bool answered = false;
+    bool last = false;  // the connection ends with it
     std::string text;   // the answer
     std::string after;  // what was answered at once to commands that followed
   };
@@ -114,20 +116,25 @@ class RespSession::Later final : public RespLater {
   Later(const Later&) = delete;
   Later& operator=(const Later&) = delete;
 
-  void send(const std::function<void(RespWriter&)>& write) override {
+  void send(const std::function<void(RespWriter&)>& write) override { post(write, Then::kGoOn); }
+  void refuse(std::string_view error) override {
+    post([&](RespWriter& writer) { writer.error(error); }, Then::kLast);
+  }
+  [[nodiscard]] bool abandoned() const noexcept override { return asked_->load(std::memory_order_relaxed); }
+
+ private:
+  void post(const std::function<void(RespWriter&)>& write, Then then) {
     if (std::exchange(sent_, true) || !link_) return;
     std::string text;
     {
       RespWriter writer(text, version_);
       write(writer);
     }
-    link_->post([text = std::move(text), asked = asked_](Session& session) {
-      if (auto* resp = dynamic_cast<RespSession*>(&session)) resp->answer_later(asked, text);
+    link_->post([text = std::move(text), asked = asked_, then](Session& session) {
+      if (auto* resp = dynamic_cast<RespSession*>(&session)) resp->answer_later(asked, text, then);
     });
   }
-  [[nodiscard]] bool abandoned() const noexcept override { return asked_->load(std::memory_order_relaxed); }
 
- private:
   const std::shared_ptr<Link> link_;
   const Asked asked_;
   const int version_;
@@ -161,9 +168,13 @@ void RespSession::receive(std::string_view bytes, Nanos now) {
   close_if_over();
 }
 
-// Whoever has to sign in and does not is in others' way.
+// Closes a connection that did not sign in in time, and one whose token is no longer valid. While answers are
+// outstanding the token is left to them: they are refused in their turn.
 void RespSession::tick(Nanos now) {
   if (began_ == Nanos{0}) began_ = now;
+  if (asked_.empty() && !close) {
+    if (const std::string_view error = commands_->tick(now); !error.empty()) return refuse(error);
+  }
   if (commands_->standing() != Standing::kUnknown || now - began_ < limits_.sign_in) return;
   refuse("NOAUTH Authentication required, and not given in time.");
 }
@@ -219,13 +230,21 @@ std::size_t RespSession::answer_all(std::string_view data) {
   return used;
 }
 
-void RespSession::answer_later(const Asked& asked, std::string_view text) {
+void RespSession::answer_later(const Asked& asked, std::string_view text, Then then) {
   const auto slot = std::find_if(asked_.begin(), asked_.end(), [&](const Slot& each) { return each.asked == asked; });
   if (slot == asked_.end() || close) return;
   slot->answered = true;
   slot->text = text;
+  slot->last = then == Then::kLast;
   while (!asked_.empty() && asked_.front().answered) {
     out += asked_.front().text;
+    if (asked_.front().last) {
+      asked_.pop_front();
+      abandon();
+      drop_input();
+      close = true;
+      return;
+    }
     out += asked_.front().after;
     asked_.pop_front();
   }

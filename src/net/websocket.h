@@ -64,7 +64,7 @@ struct WebSocketLimits {
 // Whether the request asks for a WebSocket, and properly so.
 enum class Upgrade : std::uint8_t { kNo, kYes, kBadVersion, kBad };
 [[nodiscard]] Upgrade websocket_upgrade(const HttpRequest& request) noexcept;
-// The head of the answer that accepts it. REQUIRES: websocket_upgrade(request) == kYes.
+// The head of the answer that accepts it. REQUIRES: its key is one, as websocket_upgrade() has found.
 [[nodiscard]] std::string websocket_accept_head(const HttpRequest& request);
 
 }  // namespace headgate::net

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstring>
 
 namespace headgate::net {
@@ -40,6 +41,7 @@ bool FrameHead::take(std::string_view& bytes) noexcept {
 }
 
 std::uint64_t FrameHead::length() const noexcept {
+  assert(size_ == needed());
   if (length_bytes() == 0) return at(1) & 0x7FU;
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < length_bytes(); ++i) length = length << 8 | at(2 + i);
@@ -47,6 +49,7 @@ std::uint64_t FrameHead::length() const noexcept {
 }
 
 const char* FrameHead::problem() const noexcept {
+  assert(size_ == needed());
   const unsigned opcode = at(0) & 0x0FU;
   if ((at(0) & 0x70U) != 0) return "reserved bits must be 0";
   if ((opcode > 2 && opcode < 8) || opcode > 10) return "there is no such opcode";
@@ -62,6 +65,7 @@ const char* FrameHead::problem() const noexcept {
 }
 
 void FrameHead::unmask(std::string_view masked, std::size_t offset, std::string& out) const {
+  assert(size_ == needed());
   std::array<unsigned char, sizeof(std::uint64_t)> pattern;
   const unsigned char* mask = bytes_.data() + 2 + length_bytes();
   for (std::size_t i = 0; i < pattern.size(); ++i) pattern[i] = mask[(offset + i) % kMaskBytes];
@@ -81,6 +85,7 @@ void FrameHead::unmask(std::string_view masked, std::size_t offset, std::string&
 }
 
 void append_frame(Opcode opcode, std::string_view payload, std::string& out) {
+  assert(!is_control(opcode) || payload.size() < kShort);
   out += static_cast<char>(0x80U | static_cast<unsigned>(opcode));
   const std::size_t size = payload.size();
   const std::size_t length_bytes = size < kShort ? 0 : size < 65536 ? 2 : 8;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,8 +37,14 @@ class FrameHead {
   void clear() noexcept { size_ = 0; }
 
   // REQUIRES: complete, all below.
-  [[nodiscard]] bool fin() const noexcept { return (at(0) & 0x80U) != 0; }
-  [[nodiscard]] Opcode opcode() const noexcept { return static_cast<Opcode>(at(0) & 0x0FU); }
+  [[nodiscard]] bool fin() const noexcept {
+    assert(size_ == needed());
+    return (at(0) & 0x80U) != 0;
+  }
+  [[nodiscard]] Opcode opcode() const noexcept {
+    assert(size_ == needed());
+    return static_cast<Opcode>(at(0) & 0x0FU);
+  }
   [[nodiscard]] std::uint64_t length() const noexcept;
   // What no client may send, or nullptr: reserved bits or opcodes, no mask, a length not in the shortest form.
   [[nodiscard]] const char* problem() const noexcept;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 
 #include "net/websocket.h"
@@ -74,6 +75,7 @@ Upgrade websocket_upgrade(const HttpRequest& request) noexcept {
 }
 
 std::string websocket_accept_head(const HttpRequest& request) {
+  assert(is_key(request.header("sec-websocket-key")));
   const std::string keyed = std::string(request.header("sec-websocket-key")).append(kGuid);
   std::array<unsigned char, SHA_DIGEST_LENGTH> digest;
   std::array<unsigned char, 60> bytes;  // 24 of the key, 36 of the GUID

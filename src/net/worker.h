@@ -110,7 +110,7 @@ class Worker final : private Watcher {
   void add_port(std::size_t listener, base::Descriptor socket);
   void start();
   void join();
-  void close_ports();  // REQUIRES: the thread does not run
+  void close_ports();  // REQUIRES: the thread does not run, or it is the caller
   // From any thread.
   void begin_drain();
   void halt();

@@ -50,19 +50,22 @@ bool is_everyday(std::string_view kind) noexcept {
   return std::find(kEveryday.begin(), kEveryday.end(), kind) != kEveryday.end();
 }
 
-bool counts_repeats(std::string_view kind) noexcept { return kind == "escalation" || kind == "overrun"; }
+bool counts_repeats(std::string_view kind) noexcept {
+  return kind == "escalation" || kind == "overrun" || kind == "cells_full";
+}
 
 std::string condition_of(const Notice& notice) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}", notice.kind, notice.agent, notice.operation, notice.policy_id, notice.to);
+  // Which cells run out, those of callers or all of them, is in the text alone where no agent is to blame.
+  const std::string_view which = notice.kind == "cells_full" && notice.agent.empty() ? notice.text : notice.to;
+  return fmt::format("{}\n{}\n{}\n{}\n{}", notice.kind, notice.agent, notice.operation, notice.policy_id, which);
 }
 
 std::vector<std::string> notice_kinds() {
   // The server's own; whoever tells another adds it here, so that webhooks can be asked for it.
-  std::vector<std::string> kinds{"store_down",     "store_up",        "store_problem", "store_stand_in",
-                                 "clock_skew",     "clock_agrees",    "ledger_down",   "ledger_up",
-                                 "database_down",  "database_up",     "disk_low",      "disk_enough",
-                                 "quota_high",     "quota_throttled", "quota_spike",   "command_long",
-                                 "command_failed", "memory",          "cells_full",    "control_conflict"};
+  std::vector<std::string> kinds{"store_down",   "store_up",       "store_problem", "store_stand_in",  "clock_skew",
+                                 "clock_agrees", "ledger_down",    "ledger_up",     "database_down",   "database_up",
+                                 "disk_low",     "disk_enough",    "quota_high",    "quota_throttled", "quota_spike",
+                                 "command_long", "command_failed", "memory",        "control_conflict"};
   for (int kind = 0; kind <= static_cast<int>(engine::Event::Kind::kReload); ++kind) {
     kinds.emplace_back(engine::to_string(static_cast<engine::Event::Kind>(kind)));
   }

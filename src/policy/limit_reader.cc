@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/utf8.h"
+#include "core/compiled_limit.h"
 #include "core/limit_problems.h"
 #include "policy/fields.h"
 #include "policy/number.h"
@@ -11,7 +12,6 @@
 namespace headgate::policy {
 namespace {
 
-constexpr Units kMostUnits = Units{1} << 52;
 constexpr Span kAnyDuration{-Nanos::max(), Nanos::max()};
 
 // Reads the parameters of one limit; each says what is wrong with it where it stands.
@@ -97,9 +97,10 @@ class Parameters {
       fail(name, *node,
            spelled(name) + (scale == 1 ? " must be a whole number" : " must have at most 6 decimals") + ", got " +
                shown(*node));
-    } else if (scale > 1 && (*units < 0 || *units > kMostUnits)) {
+    } else if (scale > 1 && (*units < 0 || *units > core::kMostUnits)) {
       fail(name, *node,
-           spelled(name) + " must be between 0 and " + std::to_string(kMostUnits / scale) + ", got " + shown(*node));
+           spelled(name) + " must be between 0 and " + std::to_string(core::kMostUnits / scale) + ", got " +
+               shown(*node));
     }
     return units.value_or(0);
   }

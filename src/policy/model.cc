@@ -119,6 +119,17 @@ Units unit_scale(std::string_view unit) noexcept {
   return whole ? 1 : kMillionths;
 }
 
+Units cell_scale(const Policy& policy) noexcept {
+  const bool slots_only = !policy.limits.empty() &&
+                          std::all_of(policy.limits.begin(), policy.limits.end(),
+                                      [](const Limit& limit) { return limit.strategy() == Strategy::kConcurrency; });
+  return slots_only ? 1 : unit_scale(policy.unit);
+}
+
+double least_cost(const Policy& policy) noexcept {
+  return static_cast<double>(policy.least_cost) / static_cast<double>(cell_scale(policy));
+}
+
 Tiers default_tiers() {
   Tiers tiers;
   tiers.operations = {
@@ -157,6 +168,8 @@ std::vector<Policy> tier_policies(const Tiers& tiers) {
   policies.push_back(std::move(registration));
   return policies;
 }
+
+std::string describe(const Policy& policy, Units amount) { return in_units(amount, cell_scale(policy)); }
 
 std::string describe(const Policy& policy, const Limit& limit) {
   const Units scale = unit_scale(policy.unit);

@@ -141,6 +141,8 @@ struct Policy {
   std::vector<KeyPart> key{{Dimension::kAgent, {}}};  // empty: one key for all
   std::string unit = "requests";
   std::vector<Limit> limits;  // counted in unit / unit_scale(unit); empty: unlimited (counted, never exceeded)
+  Units least_cost = 0;       // a check is charged at least this much, counted as its limits are; 0: what it costs
+  bool holds = true;          // false: the end of a hold gives nothing back
   Action action = Action::kBlock;
   Behavior behavior = Behavior::kReject;
   Nanos max_wait{std::chrono::seconds{5}};  // of throttle and queue
@@ -162,6 +164,10 @@ struct Policy {
 
 // Requests, tokens and what else comes in whole numbers are counted one by one; all other units (usd) in millionths.
 [[nodiscard]] Units unit_scale(std::string_view unit) noexcept;
+// How many units of its cells one unit of a policy's cost is: unit_scale(), or 1 where all its limits count slots.
+[[nodiscard]] Units cell_scale(const Policy& policy) noexcept;
+// Its least_cost in its own unit; 0: it has none.
+[[nodiscard]] double least_cost(const Policy& policy) noexcept;
 
 struct TierLimit {
   Units capacity = 0;
@@ -219,7 +225,8 @@ struct Document {
   return channel == "ws" ? "ws" : "http";
 }
 
-// For people: "sliding_window 50/60s", in the policy's own unit.
+// For people: units of its cells in the policy's own unit ("2.5"), and a limit in it ("sliding_window 50/60s").
+[[nodiscard]] std::string describe(const Policy& policy, Units amount);
 [[nodiscard]] std::string describe(const Policy& policy, const Limit& limit);
 
 }  // namespace headgate::policy

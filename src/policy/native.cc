@@ -1,7 +1,9 @@
 #include <algorithm>
 
+#include "core/compiled_limit.h"
 #include "policy/fields.h"
 #include "policy/limit_reader.h"
+#include "policy/number.h"
 #include "policy/shapes.h"
 
 namespace headgate::policy {
@@ -36,6 +38,8 @@ class PolicyReader {
                  "key",
                  "unit",
                  "limit",
+                 "least_cost",
+                 "holds",
                  "action",
                  "behavior",
                  "max_wait",
@@ -61,6 +65,8 @@ class PolicyReader {
       read_escalation(scope_, *escalation, "time_window", policy_.escalation.emplace());
     }
     read_what_is_limited();
+    read_bool(scope_, get("holds"), "holds", policy_.holds);
+    read_least_cost();
     refuse_contradictions();
     return std::move(policy_);
   }
@@ -184,7 +190,54 @@ class PolicyReader {
     if (limit) policy_.limits = {*limit};
   }
 
+  // The most that all its limits could ever admit at once, in units of cells.
+  [[nodiscard]] Units most_at_once() const {
+    Units most = core::kMostUnits;
+    const auto look_at = [&](const std::vector<Limit>& limits) {
+      for (const Limit& limit : limits) {
+        // Where other limits count millionths, a check takes one slot whatever its cost.
+        if (limit.strategy() == Strategy::kConcurrency && cell_scale(policy_) != 1) continue;
+        most = std::min(most, core::compile(limit).most);
+      }
+    };
+    look_at(policy_.limits);
+    for (const Variant& variant : policy_.variants) look_at(variant.limits);
+    return most;
+  }
+
+  void read_least_cost() {
+    const Node* node = get("least_cost");
+    if (node == nullptr) return;
+    const auto number = node->is_scalar() ? parse_decimal(node->text) : std::nullopt;
+    if (!number) return scope_.problem(*node, "least_cost must be a number, got " + shown(*node));
+    const Units scale = cell_scale(policy_);
+    const auto units = number->times(scale);
+    if (!units) {
+      const char* must = scale == 1 ? "least_cost must be a whole number" : "least_cost must have at most 6 decimals";
+      return scope_.problem(*node, std::string(must) + ", got " + shown(*node));
+    }
+    const Units most = most_at_once();
+    if (*units <= 0 || *units > most) {
+      scope_.problem(*node, "least_cost must be above 0 and at most " + describe(policy_, most) +
+                                ", the most that its limits admit at once, got " + shown(*node));
+      return;
+    }
+    policy_.least_cost = *units;
+  }
+
   void refuse_contradictions() {
+    const auto has_cost = [](const std::vector<Limit>& limits) {
+      return std::any_of(limits.begin(), limits.end(),
+                         [](const Limit& limit) { return limit.strategy() != Strategy::kConcurrency; });
+    };
+    const bool counts =
+        has_cost(policy_.limits) || std::any_of(policy_.variants.begin(), policy_.variants.end(),
+                                                [&](const Variant& variant) { return has_cost(variant.limits); });
+    const bool limited = !policy_.limits.empty() || !policy_.variants.empty();
+    if (!policy_.holds && limited && !counts) {
+      scope_.problem(*get("holds"),
+                     "holds: false must go with a limit other than concurrency, whose slots are always given back");
+    }
     if (policy_.behavior == Behavior::kQueue && policy_.action != Action::kBlock) {
       scope_.problem(*get("behavior"), std::string("behavior: queue must go with action: block, got action: ") +
                                            to_string(policy_.action));

@@ -59,7 +59,7 @@ class Rules {
   // What Fields are to be hashed by.
   [[nodiscard]] const base::Hasher& hasher() const noexcept { return hasher_; }
 
-  // REQUIRES: the fields' tier is set if tiers_matter().
+  // Fields whose tier is not set, such as those of a check of quotas, lack it as they may lack any other field.
   void match(Fields& fields, const Surroundings& surroundings, Matched& matched) const noexcept;
   // For people: why that policy does not match; empty: it does.
   [[nodiscard]] std::string why_not(std::size_t policy, const Fields& fields, const Surroundings& surroundings) const;

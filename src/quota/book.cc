@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <mutex>
 #include <set>
 
@@ -36,6 +37,7 @@ void apply(const TypeChange& change, TypeRule& rule) {
 }  // namespace
 
 Book::Book(BookOptions options) : options_(std::move(options)) {
+  assert(check_timezone(options_.timezone).has_value());
   for (const auto& [name, plan] : built_in_plans()) plans_[name] = keep(name, plan);
 }
 

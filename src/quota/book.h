@@ -19,7 +19,7 @@
 
 namespace headgate::quota {
 
-// REQUIRES: names that check_name() and check_timezone() take.
+// REQUIRES: a timezone that check_timezone() takes. Whether there is such a plan is found out when it is asked for.
 struct BookOptions {
   std::string default_plan = "free";
   std::string timezone = "UTC";

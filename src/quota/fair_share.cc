@@ -1,6 +1,7 @@
 #include "quota/fair_share.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace headgate::quota {
 
@@ -22,6 +23,7 @@ void FairShare::settle() {
 }
 
 void FairShare::join(Flow flow, double weight, std::uint64_t arrival, double not_before) {
+  assert(weight > 0);
   settle();
   Turn& turn = turns_[flow];
   turn.start = std::max(clock_, not_before);
@@ -33,6 +35,7 @@ void FairShare::join(Flow flow, double weight, std::uint64_t arrival, double not
 }
 
 FairShare::Flow FairShare::next() {
+  assert(!empty());
   settle();
   return std::get<2>(*ready_.begin());
 }

@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -89,6 +90,7 @@ Error error_of(const SQLite::Exception& e, const std::string& path, int system_e
 
 // REQUIRES: 64 hexadecimal digits in lower case.
 std::array<unsigned char, 32> bytes_of(const std::string& hex) noexcept {
+  assert(hex.size() == 64 && hex.find_first_not_of("0123456789abcdef") == std::string::npos);
   const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
   std::array<unsigned char, 32> bytes{};
   for (std::size_t i = 0; i < bytes.size(); ++i) {

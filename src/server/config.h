@@ -47,13 +47,15 @@ struct Config {
   api::Auth auth = api::Auth::kLocal;
   std::vector<std::string> hosts;
   std::vector<std::string> gate_trust{"agent"};  // headers that /v1/gate believes: see api::GateTrust
+  Nanos gate_max_wait{0};                        // how long a check of /v1/gate waits in line at most; 0: never
   net::TlsFiles tls;
   std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"; or where the ledger is in PostgreSQL
   state::Durability durability = state::Durability::kAsync;
   StoreConfig store;
   bool store_given = false;  // by file, variable or flag; otherwise a policy document may choose it
   std::size_t max_cells = 10'000'000;
-  std::size_t max_caller_cells = 0;  // of those, of limits that callers name; 0: half
+  std::size_t max_caller_cells = 0;     // of those, of limits that callers name; 0: half
+  std::size_t max_cells_per_agent = 0;  // of those, made by one agent; 0: a tenth, at least 4,096
   AtCap at_cap = AtCap::kRefuseNew;
   Nanos snapshot_every{std::chrono::minutes{1}};  // 0: only on shutdown
   bool sensors = true;                            // whether this machine's own load is read
@@ -66,7 +68,7 @@ struct Config {
   std::size_t connections_per_address = 2'000;
   std::vector<std::string> kept_for{"127.0.0.0/8", "::1"};
   std::size_t max_buffered = 128 << 20;
-  Nanos sign_in_within{std::chrono::seconds{10}};  // RESP
+  Nanos sign_in_within{std::chrono::seconds{10}};  // with auth: required
   Nanos resp_idle{std::chrono::hours{1}};          // 0: never
   std::size_t max_body = 1 << 20;
   Nanos idle{std::chrono::seconds{75}};

@@ -326,6 +326,10 @@ std::vector<ConfigKey> make_keys() {
       "may ask it: gate.example.com, dash.example.com:8443.",
       HEADGATE_MEMBER(hosts)));
   add(gate_trust_key());
+  add(duration_key("gate.max_wait",
+                   "How long a check of /v1/gate waits in line at most, where its policy has behavior queue. 0: it is\n"
+                   "denied instead. The proxy must wait longer for the gate than this, or it takes the gate for down.",
+                   {1ms, 10min, true}, HEADGATE_MEMBER(gate_max_wait)));
 
   add(text_key("tls.cert", "The certificate with its chain, in PEM. Empty: no TLS.", HEADGATE_MEMBER(tls.cert)));
   add(text_key("tls.key", "Its key, in PEM.", HEADGATE_MEMBER(tls.key)));
@@ -374,6 +378,11 @@ std::vector<ConfigKey> make_keys() {
   add(whole_key("store.max_caller_cells",
                 "How many of them may be of limits that callers name (CL.THROTTLE, a descriptor's own limit); 0: half.",
                 {0, 1'000'000'000}, HEADGATE_MEMBER(max_caller_cells)));
+  add(whole_key(
+      "store.max_cells_per_agent",
+      "How many of them the checks of one agent may make (of one address, where no agent is named), so that an\n"
+      "agent that makes up sessions, users or resources leaves room for others; 0: a tenth, at least 4096.",
+      {0, 1'000'000'000}, HEADGATE_MEMBER(max_cells_per_agent)));
   add(choice_key<AtCap>("store.at_cap",
                         "When there are as many: refuse_new denies keys not seen before, evict_oldest forgets others, "
                         "used-up quotas too.",
@@ -395,9 +404,16 @@ std::vector<ConfigKey> make_keys() {
       "ledger.records_per_second",
       "How many executions of one user are recorded a second, on average; a minute's worth may come at once.\n"
       "Further ones are refused (429).",
-      {1, 1'000'000}, HEADGATE_MEMBER(quotas.records_per_second)));
+      {1, 1'000'000}, HEADGATE_MEMBER(quotas.records.per_second)));
   add(whole_key("ledger.records_per_day", "The same for a day of UTC.", {1, 1'000'000'000},
-                HEADGATE_MEMBER(quotas.records_per_day)));
+                HEADGATE_MEMBER(quotas.records.per_day)));
+  add(whole_key(
+      "ledger.token_records_per_second",
+      "How many executions are recorded a second with one token that binds no user, and so may name any number of\n"
+      "users; a minute's worth may come at once. Further ones are refused (429). Does not hold for admins.",
+      {1, 1'000'000}, HEADGATE_MEMBER(quotas.token_records.per_second)));
+  add(whole_key("ledger.token_records_per_day", "The same for a day of UTC.", {1, 1'000'000'000},
+                HEADGATE_MEMBER(quotas.token_records.per_day)));
   add(whole_key(
       "ledger.reserve_percent",
       "The part of the disk that executions leave free, at least 256 MB or half of a small disk: below it none\n"
@@ -495,9 +511,11 @@ std::vector<ConfigKey> make_keys() {
                    HEADGATE_MEMBER(idle)));
   add(duration_key("limits.resp_idle", "The same for the Redis protocol. 0: never.", {1s, 24h * 365, true},
                    HEADGATE_MEMBER(resp_idle)));
-  add(duration_key("limits.sign_in",
-                   "With auth: required, a connection of the Redis protocol must have sent AUTH within this time.",
-                   {100ms, 5min}, HEADGATE_MEMBER(sign_in_within)));
+  add(duration_key(
+      "limits.sign_in",
+      "With auth: required, a connection must have shown a token, a browser session or a certificate within this\n"
+      "time, or it is closed: by AUTH, identify, or a request over HTTP or gRPC. Pings and health checks do not count.",
+      {100ms, 5min}, HEADGATE_MEMBER(sign_in_within)));
   add(duration_key("limits.request", "A request must have come whole within this time of its first byte.",
                    {100ms, 5min}, HEADGATE_MEMBER(request_within)));
   add(whole_key(

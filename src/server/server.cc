@@ -63,21 +63,36 @@ Result<base::Descriptor> lock_data(const std::string& data) {
   return file;
 }
 
-// Each connection is an open file, and shells start programs with room for about a thousand.
-void make_room_for(std::size_t connections) {
+// Each connection is an open file, and shells start programs with room for about a thousand. Returns how many
+// connections there is room for. It is worth a warning where they are few, or where more were asked for than are usual.
+// An Error: the server's own files would leave no connection for the emergency throttle.
+Result<std::size_t> make_room_for(std::size_t connections) {
+  constexpr std::size_t kFew = 500;
+  constexpr std::size_t kFewestFiles = 64;
   constexpr std::size_t kOwnFiles = 256;  // the database, the snapshot, policies, sockets that listen
   rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return connections;
   const rlim_t wanted = connections + kOwnFiles;
-  if (files.rlim_cur >= wanted) return;
+  if (files.rlim_cur >= wanted) return connections;
   files.rlim_cur = std::min<rlim_t>(wanted, files.rlim_max);
   (void)::setrlimit(RLIMIT_NOFILE, &files);
   (void)::getrlimit(RLIMIT_NOFILE, &files);
-  if (files.rlim_cur >= wanted) return;
-  log(LogLevel::kWarn, "the system allows too few open files for so many connections; raise ulimit -n",
+  if (files.rlim_cur >= wanted) return connections;
+  if (files.rlim_cur < kFewestFiles) {
+    return Error{ErrorCode::kIo,
+                 fmt::format("open files: needs at least {}, has {}; raise ulimit -n (LimitNOFILE= of a "
+                             "systemd unit)",
+                             kFewestFiles, static_cast<std::size_t>(files.rlim_cur))};
+  }
+  const std::size_t room = files.rlim_cur > 2 * kOwnFiles ? files.rlim_cur - kOwnFiles : files.rlim_cur / 2;
+  const bool worth_it = room < kFew || connections > Config{}.max_connections;
+  log(worth_it ? LogLevel::kWarn : LogLevel::kDebug,
+      "fewer connections fit than max_connections allows, since open files are limited; raise ulimit -n",
       {{"connections", static_cast<std::int64_t>(connections)},
+       {"room", static_cast<std::int64_t>(room)},
        {"files_needed", static_cast<std::int64_t>(wanted)},
        {"files_allowed", static_cast<std::int64_t>(files.rlim_cur)}});
+  return room;
 }
 
 // A folder that is made here is closed to others: it holds hashes of tokens and the audit log. One that was there keeps
@@ -126,7 +141,9 @@ class Running final : public Server {
   }
 
   Result<void> open(const std::vector<InheritedSocket>& inherited) {
-    make_room_for(config_.max_connections);
+    const Result<std::size_t> room = make_room_for(config_.max_connections);
+    if (!room) return room.error();
+    room_for_connections_ = *room;
     base::keep_memory_reserve(kMemoryReserve);
     if (Result<void> made = make_data(config_.data); !made) return made;
     Result<base::Descriptor> lock = lock_data(config_.data);
@@ -153,6 +170,7 @@ class Running final : public Server {
     }
     options.max_cells = config_.max_cells;
     options.max_caller_cells = config_.max_caller_cells;
+    options.max_cells_per_agent = config_.max_cells_per_agent;
     options.at_cap = config_.at_cap;
     options.sink = notices_.get();
     options.report_ttl = config_.report_ttl;
@@ -182,6 +200,7 @@ class Running final : public Server {
                 .traffic = &traffic_,
                 .notices = notices_.get(),
                 .clock = clock_,
+                .node = shared_ == nullptr ? std::string() : shared_->node(),
                 .wake = [this] { keeper_->wake(); }};
 
     if (Result<void> opened = open_ledger(); !opened) return opened;
@@ -459,6 +478,9 @@ class Running final : public Server {
     net::HttpLimits http_limits;
     http_limits.max_body = config_.max_body;
     http_limits.idle = config_.idle;
+    // Without auth: required, no connection has to show a token, so there is no time to show it in.
+    const Nanos sign_in = config_.auth == api::Auth::kRequired ? config_.sign_in_within : Nanos{0};
+    http_limits.sign_in = sign_in;
     add("http", config_.listen_http, "http/1.1",
         [this, http_limits](const net::Peer& peer) { return net::make_http_session(*api_, peer, http_limits); });
     net::RespLimits resp_limits;
@@ -467,8 +489,10 @@ class Running final : public Server {
     add("resp", config_.listen_resp, "", [this, resp_limits](const net::Peer& peer) {
       return net::make_resp_session(api::make_resp_commands(service_, peer), resp_limits);
     });
+    net::GrpcLimits grpc_limits;
+    grpc_limits.sign_in = sign_in;
     add("grpc", config_.listen_grpc, "h2",
-        [this](const net::Peer& peer) { return net::make_grpc_session(*ratelimit_, peer); });
+        [this, grpc_limits](const net::Peer& peer) { return net::make_grpc_session(*ratelimit_, peer, grpc_limits); });
     for (const InheritedSocket& socket : inherited) {
       if (config_.auth == api::Auth::kRequired || !is_open_address(socket.address)) continue;
       return Error{
@@ -490,8 +514,9 @@ class Running final : public Server {
     }
     options.max_cells = config_.max_cells;
     options.gate = api::gate_trust_of(config_.gate_trust);
+    options.gate_max_wait = config_.gate_max_wait;
     agents_ = std::make_shared<api::AgentRegistry>();
-    options.websocket = api::make_websocket_upgrade(service_, agents_);
+    options.websocket = api::make_websocket_upgrade(service_, agents_, config_.sign_in_within);
     notices_->add(observe::make_log_sink());
     notices_->add(agents_);
     if (!config_.webhook.url.empty()) {
@@ -507,7 +532,7 @@ class Running final : public Server {
     io.threads =
         config_.threads > 0 ? config_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     io.tls = config_.tls;
-    io.places.most = config_.max_connections;
+    io.places.most = room_for_connections_;
     io.places.kept = config_.kept_connections;
     io.places.per_address = config_.connections_per_address;
     for (const std::string& text : config_.kept_for) {
@@ -562,6 +587,7 @@ class Running final : public Server {
   }
 
   const Config config_;
+  std::size_t room_for_connections_ = 0;  // max_connections, or fewer where open files are limited
   base::Descriptor lock_;
   std::unique_ptr<state::Database> database_;
   observe::Traffic traffic_;

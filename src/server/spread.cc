@@ -20,8 +20,6 @@ using store::redis::Command;
 using store::redis::Reply;
 
 constexpr std::string_view kLoadField = "load/reported";
-// A reported load says nothing about a minute later.
-constexpr Nanos kLoadHolds = std::chrono::seconds{30};
 constexpr std::array<const char*, 6> kSpreadSections{"override", "exempt",     "emergency",
                                                      "policy",   "quota_plan", "quota_rule"};
 
@@ -114,6 +112,7 @@ void Spread::run() {
     if (ending_) break;
     lock.unlock();
     const bool answered = step();
+    watch_cause(answered);
     lock.lock();
     // What could not be sent waits for the next turn, not for the next change.
     if (!answered) wake_.wait_for(lock, options_.every, [&] { return ending_; });
@@ -218,17 +217,22 @@ bool Spread::step() {
 bool Spread::beat(std::int64_t& revision) {
   const std::array<std::string_view, 3> keys{version_key_, nodes_key_, seed_key_};
   const std::string seed = std::to_string(options_.seed);
-  const std::array<std::string, 3> arguments{options_.node, std::to_string(options_.gone_after.count() / 1000), seed};
+  const std::string cause = service_.engine->emergency().node;
+  const std::array<std::string, 4> arguments{options_.node, std::to_string(options_.gone_after.count() / 1000), seed,
+                                             cause};
   std::int64_t nodes = 0;
   bool same_seed = true;
+  bool cause_there = false;
   const bool good = ask(redis_, script_call(beat_script(), keys, arguments), [&](const Reply& reply) {
-    if (reply.size() != 3 || !reply[0].is_integer() || !reply[1].is_integer() || !reply[2].is_text()) return false;
+    if (reply.size() != 4 || !reply[0].is_integer() || !reply[1].is_integer() || !reply[2].is_text()) return false;
     revision = reply[0].integer();
     nodes = reply[1].integer();
     same_seed = reply[2].text() == seed;
+    cause_there = reply[3].is_integer() && reply[3].integer() == 1;
     return true;
   });
   if (!good) return false;
+  if (cause_there) cause_ = {cause, service_.clock->now()};
   if (!same_seed && !std::exchange(estranged_, true)) {
     const char* text =
         "other servers of this store hash keys by another seed, so limits are not shared with them: restart this one";
@@ -240,6 +244,16 @@ bool Spread::beat(std::int64_t& revision) {
   return true;
 }
 
+void Spread::watch_cause(bool answered) {
+  const std::string node = service_.engine->emergency().node;
+  const Nanos now = service_.clock->now();
+  // After an outage of Redis the other node is given time to be heard of again.
+  const bool back = !std::exchange(answered_, answered) && answered;
+  if (node != cause_.node || back) cause_ = {node, now};
+  const Nanos patience = answered ? options_.gone_after : control::kLoadSourceTtl;
+  if (!node.empty() && now - cause_.heard_at >= patience) service_.engine->emergency_node_lost(node);
+}
+
 bool Spread::fetch() {
   std::map<std::string, Field> fields;
   Command command;
@@ -249,6 +263,7 @@ bool Spread::fetch() {
   const bool good = ask(redis_, std::move(command), [&](const Reply& reply) {
     if (!reply.is_array()) return false;
     for (std::size_t i = 0; i + 1 < reply.size(); i += 2) {
+      if (!reply[i].is_text() || !reply[i + 1].is_text()) continue;
       std::optional<Field> field = field_of(reply[i + 1].text());
       if (!field) continue;
       fields.emplace(reply[i].text(), *std::move(field));
@@ -312,8 +327,8 @@ bool Spread::apply(const std::string& name, const Field& field) {
   if (name == kLoadField) {
     if (!field.value) {
       service_.engine->clear_load_report();
-    } else if (const auto [load, at] = load_of(*field.value); wall() - at < kLoadHolds) {
-      service_.engine->report_load(load);
+    } else if (const auto [load, at] = load_of(*field.value); at > Nanos{0}) {
+      service_.engine->report_load(load, wall() - at);
     }
     return true;
   }

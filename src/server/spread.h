@@ -75,6 +75,9 @@ class Spread {
   bool send();
   bool beat(std::int64_t& revision);
   bool fetch();
+  // An automatic emergency of another node ends here, too, when that node is not heard of any more.
+  // `answered`: whether Redis does.
+  void watch_cause(bool answered);
   void hand_on_again(const std::map<std::string, Field>& fields);
   // False: it could not be put in force here. Then it is not noted, or what stands here would look like a change.
   bool apply(const std::string& name, const Field& field);
@@ -101,6 +104,13 @@ class Spread {
   std::map<std::string, std::int64_t> seen_;  // versions of fields; the thread's own, as all below
   std::int64_t revision_ = -1;                // of what was fetched; -1: nothing was yet
   bool estranged_ = false;                    // others have another seed
+  // The node whose load has turned the emergency on, and when it was last known to be there.
+  struct Cause {
+    std::string node;
+    Nanos heard_at{0};
+  };
+  Cause cause_;
+  bool answered_ = false;  // by Redis, in the last turn
   std::atomic<std::size_t> nodes_{1};
   std::thread thread_;
 };

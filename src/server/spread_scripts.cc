@@ -11,7 +11,8 @@ local now = time[1] * 1000000 + time[2]
 redis.call('ZADD', KEYS[2], string.format('%.0f', now), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now - ARGV[2]))
 redis.call('SET', KEYS[3], ARGV[3], 'NX')
-return {tonumber(redis.call('GET', KEYS[1]) or 0), redis.call('ZCARD', KEYS[2]), redis.call('GET', KEYS[3])}
+local there = redis.call('ZSCORE', KEYS[2], ARGV[4])
+return {tonumber(redis.call('GET', KEYS[1]) or 0), redis.call('ZCARD', KEYS[2]), redis.call('GET', KEYS[3]), there and 1 or 0}
 )lua";
 
 // A field is written as new, under a version of its own, unless there is one that the writer has not seen; or as it was

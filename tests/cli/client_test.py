@@ -218,6 +218,29 @@ class Tokens(WithServer):
             result = self.ask("status", "--url", f"http://{hostname}:{self.server.port}", "--data", data, token="")
             self.assertTrue(result.returncode != 0 or self.shown() is None)
 
+    def test_the_admin_token_goes_to_the_address_of_the_server_only(self):
+        port = self.server.port
+        with tempfile.TemporaryDirectory() as here:
+            pathlib.Path(here, "admin.token").write_text(TOKEN + "\n")
+            held = self.enterContext(open(pathlib.Path(here, "lock"), "w+b", buffering=0))
+            fcntl.lockf(held, fcntl.LOCK_EX)
+
+            def shown(listener, host):
+                os.truncate(held.fileno(), 0)
+                os.pwrite(held.fileno(), f"{listener}:{port}\n".encode(), 0)
+                before = len(self.server.requests)
+                self.ask("status", "--url", f"http://{host}:{port}", "--data", here, token="")
+                return [request[2].get("Authorization") for request in self.server.requests[before:]]
+
+            # The server listens elsewhere; what answers here is another process.
+            for listener in ("127.0.0.2", "[::1]", "10.0.0.1"):
+                self.assertEqual(set(shown(listener, "127.0.0.1")), {None}, listener)
+            self.assertEqual(shown("[::1]", "localhost"), [], "localhost is where the server listens")
+            self.assertEqual(shown("127.0.0.2", "localhost")[:1], [None])
+            for listener in ("127.0.0.1", "0.0.0.0"):
+                for host in ("127.0.0.1", "localhost"):
+                    self.assertEqual(set(shown(listener, host)), {"Bearer " + TOKEN}, (listener, host))
+
     def test_what_is_named_wins(self):
         with tempfile.TemporaryDirectory() as here:
             file = pathlib.Path(here, "token")
@@ -317,9 +340,16 @@ class Policies(WithServer):
         self.assertEqual(json.loads(self.told("policy", "list", "--server", "--json")), self.POLICIES)
         self.refused("policy", "list", "--server", "x.yaml", message="files and a server cannot both be listed", code=2)
 
-    def test_without_a_server_files_are_read_as_ever(self):
-        self.assertIn("light", self.told("policy", "list"))
-        self.assertEqual(self.server.requests, [])
+    def test_without_a_path_the_server_is_asked_if_it_answers(self):
+        self.server.answers["GET", "/healthz"] = (200, {})
+        self.server.answers["GET", "/api/admin/policies"] = (200, self.POLICIES)
+        shown = self.ask("policy", "list")
+        self.assertEqual(shown.stderr, f"The policies of the server at {self.server.url}:\n")
+        self.assertTrue(shown.stdout.endswith("version 4, from the API\n"))
+        self.server.answers["GET", "/healthz"] = (503, {})
+        shown = self.ask("policy", "list")
+        self.assertEqual(shown.stderr, f"The built-in limits, since no server answers at {self.server.url}:\n")
+        self.assertIn("tier-light", shown.stdout)
 
     def test_validate_tells_the_servers_problems_with_our_file(self):
         self.server.answers["POST", "/api/admin/policies/validate"] = (

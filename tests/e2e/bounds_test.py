@@ -4,7 +4,6 @@ outside is refused in the way that the line says. The bounds of what is kept ins
 
 import asyncio
 import json
-import socket
 import unittest
 
 import harness
@@ -85,17 +84,9 @@ class Bounds(unittest.TestCase):
 
     def raw(self, port, data):
         """Everything that comes back until the server closes."""
-        with socket.create_connection(("127.0.0.1", self.server.ports[port]), harness.PATIENCE) as connection:
-            connection.sendall(data)
-            back = b""
-            while True:
-                try:
-                    piece = connection.recv(65536)
-                except ConnectionResetError:
-                    return back
-                if not piece:
-                    return back
-                back += piece
+        with self.server.connect(port) as peer:
+            peer.send(data)
+            return peer.rest()
 
     def test_heads(self):
         start = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"

@@ -2,6 +2,7 @@
 """What operators set on one of several nodes: it reaches the others, those that were cut off too, and none is lost unsaid."""
 
 import contextlib
+import signal
 import time
 import unittest
 
@@ -253,6 +254,72 @@ class CutOff(Case):
             self.assert_reaches(self.others, "a change since", lambda n: override(n, "B"), capacity)
         self.mend()
         self.assert_reaches(self.all, "the same for all", lambda n: (override(n, "A"), override(n, "B")), (7, 4))
+
+
+class AutomaticEmergency(Case):
+    """The first node remembers a reported load for an hour, the second for a second: so only the first has the cause."""
+
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        self.redis = self.stack.enter_context(Redis())
+        self.first = self.node("first", "1h")
+        self.second = self.node("second", "1s")
+        self.change(self.first, "PUT", "/api/admin/load", {"load": 0.95})
+        self.assert_reaches([self.first, self.second], "an emergency", emergency, "load 0.95 is over 0.9")
+        harness.wait_until(lambda: load(self.second) is None, "a report that has expired")
+
+    def node(self, name, report_ttl):
+        return self.stack.enter_context(Node(name, self.redis.url, POLICIES, deadline=DEADLINE,
+                                             env={"HEADGATE_LOAD_REPORT_TTL": report_ttl}))
+
+    def catch_up(self):
+        """Until whatever the second node has changed is known to the first, and the other way round."""
+        for node, agent in ((self.second, "there"), (self.first, "back")):
+            self.change(node, "PUT", f"{LIMITS}/{agent}", heavy(5))
+            for each in (self.first, self.second):
+                harness.wait_until(lambda n=each: override(n, agent) == 5, f"an override on {each.name}")
+
+    def look_at_load_again(self):
+        """Until each node has been heard of for three more seconds: it looks at its load once a second."""
+        def heard():
+            return self.redis.zrange("headgate:{control}:nodes", 0, -1, withscores=True)
+
+        since = max(at for _, at in heard())
+        harness.wait_until(lambda: all(at > since + 3_000_000 for _, at in heard()), "nodes that have looked at their load")
+        self.catch_up()
+
+    def test_it_lasts_while_the_load_of_the_node_that_has_the_cause_is_high(self):
+        self.catch_up()
+        self.assertEqual([emergency(node) for node in (self.first, self.second)], ["load 0.95 is over 0.9"] * 2)
+        self.assertEqual(self.second.told("control_conflict") + self.first.told("control_conflict"), [])
+        self.change(self.first, "DELETE", "/api/admin/load")
+        self.assert_reaches([self.first, self.second], "its end", emergency, None)
+
+    def test_it_ends_when_the_node_that_has_the_cause_is_gone(self):
+        self.first.stop(signal.SIGKILL)
+        harness.wait_until(lambda: emergency(self.second) is None, "the end of an emergency without a cause")
+
+    def test_turned_off_by_hand_on_the_other_node_it_stays_off(self):
+        self.change(self.second, "DELETE", "/api/admin/emergency")
+        self.assert_reaches([self.first, self.second], "its end", emergency, None)
+        self.look_at_load_again()
+        self.assertEqual([emergency(node) for node in (self.first, self.second)], [None, None])
+
+    def test_it_lasts_through_a_restart_of_the_other_node(self):
+        self.assertEqual(self.second.stop(), 0)
+        self.second = self.stack.enter_context(Node("second", self.redis.url, POLICIES, deadline=DEADLINE,
+                                                    data=self.second.data, env={"HEADGATE_LOAD_REPORT_TTL": "1s"}))
+        self.look_at_load_again()
+        self.assertEqual([emergency(node) for node in (self.first, self.second)], ["load 0.95 is over 0.9"] * 2)
+
+    def test_a_report_is_as_old_as_it_is_for_a_node_that_joins_later(self):
+        self.assertIsNone(load(self.node("third", "1s")), "it has expired by now")
+        self.assertEqual(load(self.node("fourth", "1h")), 0.95)
+        at = time.time_ns() - 45_000_000_000
+        self.redis.do("HSET", "headgate:{control}:fields", "load/reported", f"{2**53} elsewhere =0.6 {at}")
+        self.assertEqual(load(self.node("fifth", "1h")), 0.6)
+        self.assertIsNone(load(self.node("sixth", "40s")))
 
 
 if __name__ == "__main__":

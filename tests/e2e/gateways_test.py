@@ -169,6 +169,43 @@ policies:
             self.assertEqual(gate(X_Headgate_Agent="b", X_Original_URI="/tools/x", X_Forwarded_Uri="/free"), 400,
                              "which one the proxy has set is not known")
 
+    def test_a_check_that_would_wait_in_line_is_denied_at_once(self):
+        """A proxy whose timeout is shorter than the wait would let the request through."""
+        line = "policies: [{id: line, key: [], limit: 1/60s, behavior: queue, max_wait: 120s}]"
+
+        def gate(server):
+            return server.call("GET", "/v1/gate", headers={"X-Headgate-Agent": "a", "X-Original-URI": "/tools/x"})
+        with harness.Server(policies=line) as server:
+            self.assertEqual(gate(server).status, 204)
+            denied = gate(server)
+            self.assertEqual((denied.status, denied.json["policy_id"]), (429, "line"))
+            self.assertGreater(int(denied.headers["Retry-After"]), 0)
+            self.assertEqual(server.manage("GET", "/api/overview").json["waiting"], 0)
+
+    def test_nginx_denies_what_would_wait_in_line(self):
+        line = "policies: [{id: line, key: [], limit: 1/60s, behavior: queue, max_wait: 120s}]"
+        with harness.Server(policies=line) as server, Upstream() as upstream, tempfile.TemporaryDirectory() as folder:
+            gateway, port = self.through("nginx.conf", self.nginx, upstream, server.ports["http"], folder)
+            with gateway:
+                self.assertEqual([get(port, "/tools/x", "scout")[0] for _ in range(3)], [200, 429, 429], gateway.said)
+
+    def test_a_believed_header_that_comes_twice_is_refused(self):
+        with harness.Server(policies=POLICIES) as server:
+            def gate(*headers):
+                with server.connect("http") as peer:
+                    peer.send("GET /v1/gate HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" +
+                              "".join(f"{header}\r\n" for header in headers) + "\r\n")
+                    return peer.rest().decode()
+            address, agent = "X-Original-URI: /tools/x", "X-Headgate-Agent: a"
+            self.assertIn(" 204 ", gate(address, agent))
+            for name, headers in {"X-Headgate-Agent": (address, agent, "x-headgate-agent: b"),
+                                  "X-Original-Uri": (agent, address, "X-Original-URI: /free"),
+                                  "X-Real-Ip": (agent, address, "X-Real-IP: 10.0.0.1", "X-Real-IP: 10.0.0.2")}.items():
+                answer = gate(*headers)
+                self.assertTrue(answer.startswith("HTTP/1.1 400 "), answer)
+                self.assertIn(f"{name} must be given once", answer)
+            self.assertIn(" 204 ", gate(address, agent, "X-Headgate-User: u", "X-Headgate-User: v"), "not believed")
+
     def test_what_the_gate_is_told_to_believe_still_counts_a_request(self):
         with harness.Server("--set", "gate.trust=agent,cost,operation", policies=POLICIES) as server:
             def gate(cost):

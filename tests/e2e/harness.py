@@ -9,6 +9,7 @@ import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -97,6 +98,47 @@ class Answer:
         return json.loads(self.body)
 
 
+class Peer:
+    """A plain connection to a port: what is sent is sent as it is."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.reader = self.socket.makefile("rb")
+
+    def send(self, data):
+        self.socket.sendall(data.encode() if isinstance(data, str) else data)
+
+    def line(self):
+        """The next line with its end; b"": the other end has closed."""
+        return self.reader.readline()
+
+    def read(self, count):
+        return self.reader.read(count)
+
+    def rest(self):
+        """All that comes until the other end closes, by a reset or without."""
+        got = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := self.reader.read1(65536):
+                got += piece
+        return got
+
+    def reset(self):
+        """Closes without a goodbye."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
+    def close(self):
+        self.reader.close()
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
 class Server:
     """headgate serve, on free ports, with a folder of its own."""
 
@@ -148,6 +190,9 @@ class Server:
     @property
     def url(self):
         return f"http://127.0.0.1:{self.ports['http']}"
+
+    def connect(self, protocol):
+        return Peer(self.ports[protocol])
 
     def call(self, method, path, body=None, headers=None, token=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.ports["http"], timeout=PATIENCE)

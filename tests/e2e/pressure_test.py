@@ -9,11 +9,12 @@ import json
 import pathlib
 import re
 import resource
+import select
 import socket
-import struct
 import unittest
 
 import harness
+import http2_frames as http2
 
 REQUIRED = ("--set", "auth=required")
 HEAD = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Length: %d\r\n\r\n"
@@ -60,15 +61,6 @@ def metric(server, name):
     return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
 
 
-def field(name, value):
-    """One header of HTTP/2, neither compressed nor remembered."""
-    return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
-
-
-def frame(kind, flags, stream, payload=b""):
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
-
-
 class BeforeTheBody(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -103,29 +95,18 @@ class BeforeTheBody(unittest.TestCase):
             self.assertTrue(hear(connection).startswith(b"HTTP/1.1 404 "))
 
     def test_a_grpc_call_without_a_token_is_refused_by_its_head(self):
-        head = b"".join(field(name, value) for name, value in (
-            (b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"127.0.0.1"), (b"te", b"trailers"),
-            (b":path", b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"),
-            (b"content-type", b"application/grpc")))
-        head = head.replace(field(b"te", b"trailers"), b"") + field(b"te", b"trailers")
+        head = http2.call_head(b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
         with connect(self.server, "grpc") as connection:
-            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(1, 0x4, 1, head))
+            connection.sendall(http2.PREFACE + head)
             got = b""
             while True:
                 piece = connection.recv(65536)
                 self.assertTrue(piece, got)
                 got += piece
                 # HEADERS with END_HEADERS and END_STREAM, though no DATA was sent.
-                if refused := [payload for kind, flags, payload in self.frames(got) if (kind, flags) == (1, 0x5)]:
+                if refused := [payload for kind, flags, payload in http2.frames(got) if (kind, flags) == (1, 0x5)]:
                     break
         self.assertIn(b"\x0216", refused[0])  # grpc-status: UNAUTHENTICATED
-
-    @staticmethod
-    def frames(got):
-        while len(got) >= 9 and len(got) >= 9 + int.from_bytes(got[:3], "big"):
-            size = int.from_bytes(got[:3], "big")
-            yield got[3], got[4], got[9:9 + size]
-            got = got[9 + size:]
 
     def test_a_redis_client_that_has_not_signed_in_has_little_room(self):
         with connect(self.server, "resp") as connection:
@@ -147,6 +128,74 @@ class SignIn(unittest.TestCase):
             self.assertTrue(hear(silent).startswith(b"-NOAUTH "))
             signed.sendall(b"PING\r\n")
             self.assertEqual(hear(signed), b"+PONG\r\n")
+
+    def test_so_must_clients_of_other_protocols_and_pings_do_not_count(self):
+        """Each connection keeps sending what needs no token; the last of each protocol has shown one before."""
+        health, rate_limit = b"/grpc.health.v1.Health/Check", b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+        ping = http2.frame(http2.PING, 0, 0, b"12345678")
+        get = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n"
+        upgrade = (b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                   b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
+        ws_ping = b"\x89\x80\0\0\0\0"
+        with harness.Server(*REQUIRED, "--set", "limits.sign_in=1s") as server, contextlib.ExitStack() as stack:
+            token = b"Bearer " + server.token.encode()
+            bearer = b"Authorization: %s\r\n" % token
+            cases = {  # what is sent first, and then again and again
+                "gRPC pings": ("grpc", http2.PREFACE, ping),
+                "gRPC health": ("grpc", http2.PREFACE + http2.call(health), ping),
+                "gRPC with a bad token": ("grpc", http2.PREFACE + http2.call(rate_limit, b"Bearer hg_bad"), ping),
+                "HTTP, empty lines": ("http", b"", b"\r\n"),
+                "HTTP health": ("http", b"", get % (b"/healthz", b"")),
+                "WebSocket pings": ("http", get % (b"/v1/ws", upgrade), ws_ping),
+            }
+            signed = {
+                "gRPC": ("grpc", http2.PREFACE + http2.call(rate_limit, token), ping),
+                "HTTP": ("http", get % (b"/api/overview", bearer), get % (b"/healthz", b"")),
+                "WebSocket": ("http", get % (b"/v1/ws", upgrade + bearer), ws_ping),
+            }
+
+            def opened(all_cases):
+                peers = {}
+                for name, (protocol, first, again) in all_cases.items():
+                    peers[name] = (stack.enter_context(connect(server, protocol)), again)
+                    peers[name][0].sendall(first)
+                return peers
+
+            heard = dict.fromkeys(cases, b"")
+
+            def is_over(connection, again, name=None):
+                """Sends it again; whether the server has closed. What it says meanwhile is read."""
+                connection.setblocking(False)
+                try:
+                    connection.send(again)
+                    while piece := connection.recv(65536):
+                        heard[name] = heard.get(name, b"") + piece
+                    return True
+                except BlockingIOError:
+                    return False
+                except ConnectionError:
+                    return True
+            admitted, strangers = opened(signed), opened(cases)
+            harness.wait_until(lambda: all([is_over(*peer, name) for name, peer in strangers.items()]), "all are closed")
+            for name in cases:
+                if name.startswith("gRPC"):
+                    self.assertEqual(http2.goaway(heard[name]), http2.NO_ERROR, name)
+            for name, (connection, again) in admitted.items():
+                with self.subTest(name):
+                    self.assertFalse(is_over(connection, again))
+
+    def test_where_no_token_is_required_none_is_awaited(self):
+        with harness.Server("--set", "limits.sign_in=100ms", "--set", "limits.resp_idle=3s") as server, \
+                connect(server, "grpc") as grpc, connect(server) as http, connect(server, "resp") as resp:
+            grpc.sendall(http2.PREFACE)
+            self.assertEqual(hear(resp), b"", "closed for being idle: so all have been looked at several times")
+            self.assertFalse(is_closed(http))
+            grpc.sendall(http2.frame(http2.PING, 0, 0, b"12345678"))
+            got = b""
+            while b"12345678" not in got:
+                piece = grpc.recv(65536)
+                self.assertTrue(piece, "closed")
+                got += piece
 
     def test_an_idle_redis_client_is_closed(self):
         with harness.Server("--set", "limits.resp_idle=1s") as server, connect(server, "resp") as idle:
@@ -196,7 +245,7 @@ class Places(unittest.TestCase):
                     connection.sendall(b"AUTH A %s\r\n" % agent["secret"].encode())
                     hear(connection)
                     held.append(connection)
-            self.assertEqual(sum(not is_closed(connection) for connection in held), 30)
+            harness.wait_until(lambda: sum(not is_closed(connection) for connection in held) == 30, "30 have a place")
             # An agent from elsewhere is answered, but has no place to stay; loopback has.
             self.assertTrue(ask(server, "127.0.0.1", b"GET /healthz").startswith(b"HTTP/1.1 200"))
             for source in ("127.0.0.1", "127.0.0.9"):
@@ -244,6 +293,61 @@ def is_closed_or_answered(connection):
         return False
     except ConnectionError:
         return True
+
+
+class Brake(unittest.TestCase):
+    """The emergency throttle is turned on while the only io thread has much else to do: others are answered later."""
+
+    def requests(self, server, path, body, count, token):
+        """Sends so many, each over a connection of its own, and reads no answer."""
+        head = HEAD % (path, f"Authorization: Bearer {token}\r\n".encode(), len(body))
+        connections = [connect(server) for _ in range(count)]
+        for connection in connections:
+            self.addCleanup(connection.close)
+            connection.sendall(head + body)
+        return connections
+
+    def brake_comes_first(self, server, connections):
+        self.assertEqual(server.manage("PUT", "/api/admin/emergency", {"reason": "x"}).status, 200)
+        ready = select.select(connections, [], [], 0)[0]
+        self.assertLess(len(ready), len(connections) / 2, "most of them were answered before the brake")
+        return [self.status_of(connection) for connection in connections]
+
+    def status_of(self, connection):
+        """The rest of a large answer is not read."""
+        with connection:
+            return int(hear(connection).split()[1])
+
+    def test_batches_do_not_hold_up_the_brake(self):
+        with harness.Server("--threads", "1", *REQUIRED) as server:
+            token = server.manage("POST", "/api/admin/tokens", {"role": "agent", "agent": "A"}).json["secret"]
+            body = json.dumps({"checks": [{"operation": f"op{i}"} for i in range(1000)]}).encode()
+            statuses = self.brake_comes_first(server, self.requests(server, b"/v1/check/batch", body, 150, token))
+            self.assertEqual(statuses, [200] * 150)
+
+    def test_validations_do_not_hold_up_the_brake_and_are_bounded(self):
+        policies = "".join(f"  - {{id: p{i}, match: {{operations: [op{i}]}}, limit: 5/60s}}\n" for i in range(1000))
+        body = json.dumps({"text": "policies:\n" + policies}).encode()
+        with harness.Server("--threads", "1", *REQUIRED) as server:
+            token = server.manage("POST", "/api/admin/tokens", {"role": "viewer"}).json["secret"]
+            connections = self.requests(server, b"/api/admin/policies/validate", body, 40, token)
+            self.assertEqual(self.brake_comes_first(server, connections), [200] * 40)
+            connections = self.requests(server, b"/api/admin/policies/validate", body, 100, token)
+            refused = [answer for answer in map(hear, connections) if not answer.startswith(b"HTTP/1.1 200")]
+            self.assertTrue(refused, "more than 64 wait")
+            for answer in refused:
+                self.assertTrue(answer.startswith(b"HTTP/1.1 503"), answer)
+                self.assertIn(b"Retry-After: 1\r\n", answer)
+
+    def test_a_batch_whose_token_is_revoked_meanwhile_is_refused(self):
+        with harness.Server("--threads", "1", *REQUIRED) as server:
+            token = server.manage("POST", "/api/admin/tokens", {"role": "agent", "agent": "A"}).json
+            body = json.dumps({"checks": [{"operation": f"op{i}"} for i in range(1000)]}).encode()
+            connections = self.requests(server, b"/v1/check/batch", body, 150, token["secret"])
+            self.assertEqual(server.manage("DELETE", f"/api/admin/tokens/{token['id']}").status, 200)
+            statuses = [self.status_of(connection) for connection in connections]
+            self.assertLessEqual(set(statuses), {200, 401})
+            self.assertEqual(statuses[-1], 401)
 
 
 class Memory(unittest.TestCase):

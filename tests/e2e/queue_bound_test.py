@@ -4,8 +4,6 @@
 import asyncio
 import contextlib
 import json
-import socket
-import struct
 import threading
 import unittest
 
@@ -26,40 +24,26 @@ policies:
 FULL = "As many checks wait as may wait"
 
 
-class Resp:
+class Resp(harness.Peer):
     """One connection that says exactly what was sent and reads reply by reply."""
 
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=harness.PATIENCE)
-        self.file = self.socket.makefile("rb")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.file.close()
-        self.socket.close()
-
     def send(self, *commands):
-        self.socket.sendall(b"".join(command.encode() + b"\r\n" for command in commands))
+        super().send("".join(command + "\r\n" for command in commands))
 
     def reply(self):
-        line = self.file.readline()[:-2].decode()
+        line = self.line()[:-2].decode()
         if line[0] == "*":
             return [self.reply() for _ in range(int(line[1:]))]
         if line[0] == "$":
             size = int(line[1:])
-            return None if size < 0 else self.file.read(size + 2)[:-2].decode()
+            return None if size < 0 else self.read(size + 2)[:-2].decode()
         return int(line[1:]) if line[0] == ":" else line
-
-    def reset(self):
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.__exit__()
 
 
 class QueueBound(unittest.IsolatedAsyncioTestCase):
     def serve(self, redis=None):
-        self.server = (cluster_harness.Node("n", redis.url, POLICIES) if redis else harness.Server(policies=POLICIES))
+        self.server = (cluster_harness.Node("n", redis.url, POLICIES) if redis else
+                       harness.Server(policies=POLICIES, env={"HEADGATE_GATE_MAX_WAIT": "30s"}))
         self.addCleanup(self.server.__exit__)
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
@@ -88,7 +72,7 @@ class QueueBound(unittest.IsolatedAsyncioTestCase):
         asker = self.resp()
         asker.send("PING one", "HG.CHECK B line", "PING two", "HG.CHECK C line", "PING three", "QUIT")
         replies = [asker.reply() for _ in range(6)]
-        self.assertEqual(asker.file.read(), b"", "one command, one reply")
+        self.assertEqual(asker.rest(), b"", "one command, one reply")
         self.assertEqual([replies[i] for i in (0, 2, 4, 5)], ["one", "two", "three", "+OK"])
         for denied in (replies[1], replies[3]):
             self.assertEqual((denied[0], denied[4]), (0, "line"))
@@ -138,7 +122,7 @@ class QueueBound(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(self.server.stop(), 0)
 
     def test_who_leaves_makes_room_and_takes_no_slot(self):
-        for leave in (Resp.__exit__, Resp.reset):
+        for leave in (Resp.close, Resp.reset):
             with self.subTest(leave=leave.__name__):
                 self.serve()
                 holder = self.server.check(agent="A", operation="line")

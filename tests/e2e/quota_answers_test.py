@@ -35,6 +35,19 @@ class Headers(unittest.TestCase):
             self.assertEqual(int(answer.headers["Retry-After"]), -(-answer.json["retry_after_ms"] // 1000))
 
 
+class Periods(unittest.TestCase):
+    def test_each_counts_for_itself(self):
+        with harness.Server() as server:
+            rule = {"types": {"shell": {"daily": 9, "weekly": 1000, "monthly": 2000}}}
+            self.assertEqual(server.manage("PUT", "/api/quotas/user/42", rule).status, 200)
+            answers = [check(server).json for _ in range(10)]
+            self.assertEqual([answer["allowed"] for answer in answers], [True] * 9 + [False])
+            left = [(answer["remaining_today"], answer["remaining_week"], answer["remaining_month"]) for answer in answers]
+            self.assertEqual(left[:9], [(8 - i, 999 - i, 1999 - i) for i in range(9)])
+            resets = answers[0]["resets_at"]
+            self.assertLess(resets["daily"], resets["monthly"])
+
+
 class Warnings(unittest.TestCase):
     def test_fewer_than_ten_are_few_of_a_small_quota_too(self):
         with harness.Server() as server:

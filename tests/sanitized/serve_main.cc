@@ -6,13 +6,14 @@
 
 int main(int argc, char** argv) {
   try {
-    CLI::App app;
-    app.require_subcommand(1);
-    const headgate::cli::Command serve = headgate::cli::serve_command(app);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return headgate::cli::not_understood(error.what(), "serve");
+    headgate::cli::ArgumentParser parser;
+    const headgate::cli::Command serve = headgate::cli::serve_command(parser.program());
+    std::string message;
+    if (parser.parse(argc, argv, message) != headgate::cli::ArgumentParser::Parsed::kDone) {
+      return headgate::cli::not_understood(message, "serve");
+    }
+    for (const std::string& word : serve.arguments.unexpected()) {
+      return headgate::cli::not_understood("there is no option \"" + word + "\"", "serve");
     }
     return serve.run();
   } catch (const std::exception& error) {

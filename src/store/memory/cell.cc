@@ -1,6 +1,7 @@
 #include "store/memory/cell.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -257,6 +258,7 @@ void leave_future(const CompiledLimit& limit, Word* w, bool ahead, Nanos now) no
 
 bool charge(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos at, bool reserve,
             LeaseId lease) noexcept {
+  assert(cost >= 0 && cost <= limit.most);
   const auto& n = limit.numbers;
   switch (limit.strategy) {
     case Strategy::kTokenBucket:
@@ -341,6 +343,7 @@ Outcome charge_holds(const CompiledLimit& limit, Word* w, Units cost, Nanos now,
 
 [[gnu::flatten]] Outcome charge_if_fits(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos now,
                                         LeaseId lease, bool& no_memory) noexcept {
+  assert(cost > 0 && cost <= limit.most);
   switch (limit.strategy) {
     case Strategy::kTokenBucket:
     case Strategy::kLeakyBucket: return charge_bucket(limit, w, cost, now);

@@ -11,8 +11,8 @@ namespace headgate::store {
 
 using Word = std::int64_t;
 
-// 112 of the hash's 128 bits, and 16 bits about the cell. Word 0 of every strategy is the instant from which the cell
-// equals a new one, so that expiry needs no limit.
+// 96 of the hash's 128 bits, 16 bits that say whose cell it is, and 16 bits about the cell. Word 0 of every strategy is
+// the instant from which the cell equals a new one, so that expiry needs no limit.
 template <int kWords>
 struct Cell {
   std::uint64_t low;
@@ -20,8 +20,8 @@ struct Cell {
   Word words[kWords];
 };
 
-// The 16 bits about a cell: occupied, ahead, strategy, generation, and whether it is of a limit that a caller has
-// named.
+// The low half of `high`. The 16 bits about a cell: occupied, ahead, strategy, generation, and whether it is of a limit
+// that a caller has named. Above them the 16 bits of the owner: a hash of its name, or 0 for a cell without an owner.
 struct Tag {
   static constexpr std::uint64_t kOccupied = 1;
   static constexpr std::uint64_t kAhead = 2;
@@ -29,20 +29,26 @@ struct Tag {
   static constexpr int kGenerationShift = 5;
   static constexpr std::uint64_t kGenerationMask = 0x3FF;
   static constexpr std::uint64_t kCallers = 1 << 15;
+  static constexpr int kOwnerShift = 16;
+  static constexpr std::size_t kOwners = 1 << 16;
+  static constexpr std::uint64_t kOwner = std::uint64_t{kOwners - 1} << kOwnerShift;
+  static constexpr int kHashShift = 32;  // a key's bits from here on tell cells apart
+  static constexpr std::uint64_t kHash = ~std::uint64_t{0} << kHashShift;
   // What must agree for a cell to be the one looked for. A key under another strategy is another cell.
-  static constexpr std::uint64_t kIdentity = ~std::uint64_t{0xFFFF} | (std::uint64_t{7} << kStrategyShift) | kOccupied;
+  static constexpr std::uint64_t kIdentity = kHash | (std::uint64_t{7} << kStrategyShift) | kOccupied;
 
   [[nodiscard]] static std::uint64_t identity(std::uint64_t hash_high, Strategy strategy) noexcept {
-    return (hash_high & ~std::uint64_t{0xFFFF}) | (static_cast<std::uint64_t>(strategy) << kStrategyShift) | kOccupied;
+    return (hash_high & kHash) | (static_cast<std::uint64_t>(strategy) << kStrategyShift) | kOccupied;
   }
   [[nodiscard]] static Strategy strategy(std::uint64_t high) noexcept {
     return static_cast<Strategy>((high >> kStrategyShift) & 7);
   }
+  [[nodiscard]] static std::size_t owner(std::uint64_t high) noexcept { return (high & kOwner) >> kOwnerShift; }
   [[nodiscard]] static std::uint32_t generation(std::uint64_t high) noexcept {
     return (high >> kGenerationShift) & kGenerationMask;
   }
   [[nodiscard]] static std::uint64_t with(std::uint64_t high, bool ahead, std::uint32_t generation) noexcept {
-    return (high & (kIdentity | kCallers)) | (ahead ? kAhead : 0) |
+    return (high & (kIdentity | kCallers | kOwner)) | (ahead ? kAhead : 0) |
            ((generation & kGenerationMask) << kGenerationShift);
   }
 };

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,13 @@
 #include "store/memory/cell.h"
 
 namespace headgate::store {
+
+// The cells whose `high` has this value under the mask.
+struct CellsOf {
+  std::uint64_t mask;
+  std::uint64_t value;
+};
+inline constexpr CellsOf kAnyCell{0, 0};
 
 template <int kWords>
 class CellTable {
@@ -90,6 +98,7 @@ class CellTable {
   // Before the table grows, what has become idle is dropped.
   template <class OnDrop>
   [[nodiscard]] Entry* insert(std::uint64_t low, std::uint64_t high, Nanos idle_before, OnDrop on_drop) noexcept {
+    assert(find(low, high) == nullptr);
     if (over(size_ + 1, bucket_count(), kFullest) && !make_space(idle_before, on_drop)) return nullptr;
     ++size_;
     return place(buckets(), bucket_count(), low, high);
@@ -148,13 +157,13 @@ class CellTable {
 
   // The cell that becomes idle first among those of up to `steps` buckets from the cursor on that have all of these
   // bits. nullptr: none there.
-  [[nodiscard]] Entry* oldest_near(std::uint32_t cursor, std::uint32_t steps, std::uint64_t bits = 0) const noexcept {
+  [[nodiscard]] Entry* oldest_near(std::uint32_t cursor, std::uint32_t steps, const CellsOf& which) const noexcept {
     Entry* oldest = nullptr;
     const std::uint32_t count = bucket_count();
     for (std::uint32_t i = 0; i < std::min(steps, count); ++i) {
       for (Entry& cell : buckets()[(cursor + i) % count].cells) {
         if (cell.high == 0) break;
-        if ((cell.high & bits) != bits) continue;
+        if ((cell.high & which.mask) != which.value) continue;
         if (oldest == nullptr || cell.words[0] < oldest->words[0]) oldest = &cell;
       }
     }
@@ -280,6 +289,7 @@ class CellTable {
 
   // Without memory the old table stays. REQUIRES: what is there fits.
   [[nodiscard]] bool rebuild(std::uint32_t count) noexcept {
+    assert(size_ < std::uint64_t{count} * kSlots);
     Bucket* fresh = allocate(count);
     if (fresh == nullptr) return !over(size_ + 1, bucket_count(), 99);
     for_each([&](Entry& cell) { *place(fresh, count, cell.low, cell.high) = cell; });

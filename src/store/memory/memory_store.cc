@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <limits>
 #include <mutex>
 
@@ -31,16 +32,22 @@ MemoryStore::MemoryStore(const MemoryStoreOptions& options)
       max_cells_(options.max_cells),
       max_caller_cells_(options.max_caller_cells == 0 ? std::max<std::size_t>(options.max_cells / 2, 1)
                                                       : options.max_caller_cells),
+      max_owner_cells_(options.max_owner_cells),
       at_cap_(options.at_cap) {
   const std::size_t shards = std::clamp<std::size_t>(std::bit_ceil(options.max_cells / kCellsPerShard), 1, kMaxShards);
   shard_mask_ = shards - 1;
   shards_ = std::make_unique<Shard[]>(shards);
   if (options.track_keys) records_ = std::make_unique<Records[]>(shards);
+  if (max_owner_cells_ > 0 && max_owner_cells_ < max_cells_) {
+    owners_ = std::make_unique<std::atomic<std::uint32_t>[]>(Tag::kOwners);
+  }
 }
 
 MemoryStore::~MemoryStore() = default;
 
 Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes) noexcept {
+  assert(!charges.empty() && charges.size() <= kMaxCharges && outcomes.size() >= charges.size());
+  assert(std::ranges::all_of(charges, [](const Charge& charge) { return charge.cost >= 0; }));
   if (charges.size() <= kMostQuick && ask.effect != Effect::kNone && records_ == nullptr) [[likely]]
     return apply_quickly(charges, ask, outcomes);
   std::array<Shard*, kMaxCharges> shards;
@@ -66,6 +73,7 @@ std::size_t MemoryStore::lock_in_order(std::span<Shard*> shards) noexcept {
 
 Outcome MemoryStore::try_one(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now, LeaseId lease,
                              bool& done) noexcept {
+  assert(records_ == nullptr);
   Shard& shard = shard_of(key);
   prefetch_cell(shard, key, live.strategy());
   done = false;
@@ -136,6 +144,7 @@ Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& as
   if (admitted && ask.effect == Effect::kReserve) admitted = turns_in_time(charges, plan, ask, applied, outcomes);
   if (ask.effect != Effect::kNone && admitted) {
     applied.store_full = !charge_all(charges, plan, ask, applied.wait);
+    applied.share_full = plan.share_full;
     applied.reserved = applied.wait > Nanos{0} && !applied.store_full;
   }
   const bool taken = admitted && !applied.store_full;
@@ -160,7 +169,7 @@ bool MemoryStore::turns_in_time(std::span<const Charge> charges, const Plan& pla
   return true;
 }
 
-bool MemoryStore::charge_all(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Nanos wait) noexcept {
+bool MemoryStore::charge_all(std::span<const Charge> charges, Plan& plan, const Ask& ask, Nanos wait) noexcept {
   std::uint64_t made = 0;
   std::uint64_t charged = 0;
   static_assert(kMaxCharges <= 64);
@@ -190,6 +199,7 @@ bool MemoryStore::charge_all(std::span<const Charge> charges, const Plan& plan, 
       if (make && exists) continue;
       if (!charge_cell(charge, plan.generations[i], ask, plan.wait_of(i, wait))) {
         if (charge.soft) continue;
+        plan.share_full = has_share(owner_bits(ask.owner));
         take_back(charges, plan, ask, wait, {made, charged});
         return false;
       }
@@ -294,7 +304,7 @@ bool MemoryStore::charge_cell(const Charge& charge, std::uint32_t generation, co
   Shard& shard = shard_of(charge.key);
   Place place = find(shard, charge.key, charge.limit->strategy());
   if (place.words == nullptr) {
-    place = insert(shard, charge, charge.limit->strategy(), idle_before(ask));
+    place = insert(shard, charge, charge.limit->strategy(), ask);
     if (place.words == nullptr) return false;
     *place.high = Tag::with(*place.high, false, generation);
   }
@@ -315,11 +325,26 @@ bool MemoryStore::charge_place(const Charge& charge, const Place& place, std::ui
   return charged;
 }
 
-MemoryStore::Place MemoryStore::insert(Shard& shard, const Charge& charge, Strategy strategy,
-                                       Nanos idle_before) noexcept {
-  sweep(shard, kBucketsPerInsert, idle_before);
-  const std::uint64_t high = Tag::identity(charge.key.high, strategy) | (charge.callers ? Tag::kCallers : 0);
-  return place_new(shard, charge.key.low, high, idle_before);
+std::uint64_t MemoryStore::owner_bits(std::string_view owner) const noexcept {
+  if (owners_ == nullptr || owner.empty()) return 0;
+  return (1 + hasher_(owner).low % (Tag::kOwners - 1)) << Tag::kOwnerShift;
+}
+
+MemoryStore::Place MemoryStore::insert(Shard& shard, const Charge& charge, Strategy strategy, const Ask& ask) noexcept {
+  const Nanos idle = idle_before(ask);
+  sweep(shard, kBucketsPerInsert, idle);
+  const std::uint64_t owner = owner_bits(ask.owner);
+  if (has_share(owner)) [[unlikely]] {
+    sweep(shard, kBucketsAtCap, idle);
+    const std::uint32_t all = std::max(shard.small.bucket_count(), shard.large.bucket_count());
+    const bool evicts = at_cap_ != AtCap::kRefuseNew;
+    if (has_share(owner) && !(evicts && evict(shard, all, {Tag::kOwner, owner}))) {
+      refused_.fetch_add(1, std::memory_order_relaxed);
+      return {};
+    }
+  }
+  const std::uint64_t high = Tag::identity(charge.key.high, strategy) | (charge.callers ? Tag::kCallers : 0) | owner;
+  return place_new(shard, charge.key.low, high, idle);
 }
 
 MemoryStore::Place MemoryStore::place_new(Shard& shard, std::uint64_t low, std::uint64_t high,
@@ -334,10 +359,14 @@ MemoryStore::Place MemoryStore::place_new(Shard& shard, std::uint64_t low, std::
                         make_room(shard, idle_before, whom);
   if (in_share &&
       (cells_.fetch_add(1, std::memory_order_relaxed) < max_cells_ || make_room(shard, idle_before, whom))) {
+    const auto placed = [&](auto* cell) {
+      if (owners_ != nullptr) owners_[Tag::owner(high)].fetch_add(1, std::memory_order_relaxed);
+      return Place{cell->words, &cell->high};
+    };
     if (words_of(Tag::strategy(high)) == 2) {
-      if (auto* cell = shard.small.insert(low, high, idle_before, on_drop)) return {cell->words, &cell->high};
+      if (auto* cell = shard.small.insert(low, high, idle_before, on_drop)) return placed(cell);
     } else {
-      if (auto* cell = shard.large.insert(low, high, idle_before, on_drop)) return {cell->words, &cell->high};
+      if (auto* cell = shard.large.insert(low, high, idle_before, on_drop)) return placed(cell);
     }
   }
   if (callers) callers_.fetch_sub(1, std::memory_order_relaxed);
@@ -349,6 +378,7 @@ MemoryStore::Place MemoryStore::place_new(Shard& shard, std::uint64_t low, std::
 void MemoryStore::forget(Shard& shard, std::uint64_t low, std::uint64_t high) noexcept {
   cells_.fetch_sub(1, std::memory_order_relaxed);
   if ((high & Tag::kCallers) != 0) callers_.fetch_sub(1, std::memory_order_relaxed);
+  if (owners_ != nullptr) owners_[Tag::owner(high)].fetch_sub(1, std::memory_order_relaxed);
   if (records_ != nullptr) records_of(shard).erase(record_key({low, high}));
 }
 
@@ -371,22 +401,22 @@ bool MemoryStore::make_room(Shard& shard, Nanos idle_before, For whom) noexcept 
     if (dropped) return true;
     // Wherever in the shard they are: whoever may name keys could otherwise keep others out.
     const std::uint32_t all = std::max(shard.small.bucket_count(), shard.large.bucket_count());
-    if (callers > 0 && evict(shard, all, Tag::kCallers)) return true;
-    return at_cap_ != AtCap::kRefuseNew && evict(shard, kBucketsAtCap, 0);
+    if (callers > 0 && evict(shard, all, {Tag::kCallers, Tag::kCallers})) return true;
+    return at_cap_ != AtCap::kRefuseNew && evict(shard, kBucketsAtCap, kAnyCell);
   }
   if (dropped && callers_.load(std::memory_order_relaxed) < callers) return true;
-  return at_cap_ != AtCap::kRefuseNew && evict(shard, kBucketsAtCap, Tag::kCallers);
+  return at_cap_ != AtCap::kRefuseNew && evict(shard, kBucketsAtCap, {Tag::kCallers, Tag::kCallers});
 }
 
-bool MemoryStore::evict(Shard& shard, std::uint32_t steps, std::uint64_t bits) noexcept {
+bool MemoryStore::evict(Shard& shard, std::uint32_t steps, const CellsOf& which) noexcept {
   const auto evict_from = [&](auto& table, auto* cell) {
     forget(shard, cell->low, cell->high);
     table.erase(cell);
     evicted_.fetch_add(1, std::memory_order_relaxed);
     return true;
   };
-  auto* small = shard.small.oldest_near(shard.small_cursor, steps, bits);
-  auto* large = shard.large.oldest_near(shard.large_cursor, steps, bits);
+  auto* small = shard.small.oldest_near(shard.small_cursor, steps, which);
+  auto* large = shard.large.oldest_near(shard.large_cursor, steps, which);
   if (small != nullptr && (large == nullptr || small->words[0] <= large->words[0])) {
     return evict_from(shard.small, small);
   }

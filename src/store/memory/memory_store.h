@@ -5,9 +5,15 @@
 //
 // Limits that callers name themselves have a share of the cells. When that is full, at_cap says what becomes of their
 // next one; all others may take the whole store, and at the cap the cells of callers make room for them.
+//
+// The asker (Ask::owner) owns the cells that its plans make, and may be bounded in how many that are at a time. A cell
+// keeps 16 bits of its owner, so that it is given back when the cell goes; owners whose names agree in these bits count
+// together (one pair in 65,535). Only making and dropping cells costs anything. Threads that make cells at the same
+// moment may exceed the bound by one each.
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -26,6 +32,7 @@ namespace headgate::store {
 struct MemoryStoreOptions {
   std::size_t max_cells = 10'000'000;
   std::size_t max_caller_cells = 0;  // of those, of limits that callers name; 0: half
+  std::size_t max_owner_cells = 0;   // of those, made by one owner (see Ask::owner); 0: as many as there may be
   AtCap at_cap = AtCap::kRefuseNew;
   bool track_keys = false;
   std::uint64_t seed = 0;
@@ -104,7 +111,7 @@ class MemoryStore {
   Result<void> save(const std::string& path, std::string_view meta, Nanos now) const;
   // Sees the meta data before any cell is put in place; an Error refuses the file.
   using AcceptMeta = std::function<Result<void>(std::string_view meta)>;
-  // REQUIRES: the store is empty. Takes over the file's seed.
+  // Takes over the file's seed. An Error where the store is not empty.
   Result<std::size_t> restore(const std::string& path, Nanos now, const AcceptMeta& accept);
 
  private:
@@ -209,6 +216,7 @@ class MemoryStore {
     std::uint64_t skipped = 0;  // bit i: the i-th charge is soft and does not fit
     std::uint64_t at_once = 0;  // bit i: it is charged now, however long others have to wait
     bool all_exist = true;
+    bool share_full = false;  // charge_all() failed because the owner has its share
     [[nodiscard]] Nanos wait_of(std::size_t i, Nanos wait) const noexcept {
       return (at_once >> i & 1) != 0 ? Nanos{0} : wait;
     }
@@ -217,7 +225,7 @@ class MemoryStore {
   [[nodiscard]] bool turns_in_time(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Applied& applied,
                                    std::span<core::Outcome> outcomes) noexcept;
   // False: there was no room for a new cell, and everything is as it was (but for rounding, where memory ran out).
-  [[nodiscard]] bool charge_all(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Nanos wait) noexcept;
+  [[nodiscard]] bool charge_all(std::span<const Charge> charges, Plan& plan, const Ask& ask, Nanos wait) noexcept;
   // Bit i: the i-th charge made its cell, was written.
   struct Progress {
     std::uint64_t made = 0;
@@ -227,12 +235,17 @@ class MemoryStore {
                  Progress progress) noexcept;
   void erase(Shard& shard, const Charge& charge) noexcept;
   [[nodiscard]] static Place find(Shard& shard, const base::Hash128& key, Strategy strategy) noexcept;
-  [[nodiscard]] Place insert(Shard& shard, const Charge& charge, Strategy strategy, Nanos idle_before) noexcept;
+  [[nodiscard]] Place insert(Shard& shard, const Charge& charge, Strategy strategy, const Ask& ask) noexcept;
   void bring_up_to_date(const LiveLimit& live, std::uint32_t generation, std::uint32_t own, Word* words, bool& ahead,
                         Nanos now) const noexcept;
   enum class For : std::uint8_t { kCallers, kOthers };
   [[nodiscard]] bool make_room(Shard& shard, Nanos idle_before, For whom) noexcept;
-  [[nodiscard]] bool evict(Shard& shard, std::uint32_t steps, std::uint64_t bits) noexcept;
+  [[nodiscard]] bool evict(Shard& shard, std::uint32_t steps, const CellsOf& which) noexcept;
+  // The owner as a cell's `high` has it; 0: there is none, or owners are not bounded.
+  [[nodiscard]] std::uint64_t owner_bits(std::string_view owner) const noexcept;
+  [[nodiscard]] bool has_share(std::uint64_t owner) const noexcept {
+    return owner != 0 && owners_[Tag::owner(owner)].load(std::memory_order_relaxed) >= max_owner_cells_;
+  }
   std::size_t sweep(Shard& shard, std::uint32_t steps, Nanos idle_before) noexcept;  // how many it dropped
   // Accounts for a cell that is about to go.
   void forget(Shard& shard, std::uint64_t low, std::uint64_t high) noexcept;
@@ -244,7 +257,7 @@ class MemoryStore {
   [[nodiscard]] Records& records_of(const Shard& shard) const noexcept { return records_[&shard - shards_.get()]; }
   // As much of the hash as a cell keeps.
   [[nodiscard]] static base::Hash128 record_key(const base::Hash128& key) noexcept {
-    return {key.low, key.high & ~std::uint64_t{0xFFFF}};
+    return {key.low, key.high & Tag::kHash};
   }
   void count(Shard& shard, const Charge& charge, bool admitted) noexcept;
   template <class Act>
@@ -260,12 +273,14 @@ class MemoryStore {
   base::Hasher hasher_;
   std::size_t max_cells_;
   std::size_t max_caller_cells_;
+  std::size_t max_owner_cells_;
   AtCap at_cap_;
   std::uint64_t shard_mask_;
   std::unique_ptr<Shard[]> shards_;
   std::unique_ptr<Records[]> records_;  // one per shard, if keys are tracked
   std::atomic<std::size_t> cells_{0};
-  std::atomic<std::size_t> callers_{0};  // of those, of limits that callers have named
+  std::atomic<std::size_t> callers_{0};                   // of those, of limits that callers have named
+  std::unique_ptr<std::atomic<std::uint32_t>[]> owners_;  // cells by owner; nullptr: owners are not bounded
   std::atomic<std::uint64_t> dropped_{0};
   std::atomic<std::uint64_t> evicted_{0};
   std::atomic<std::uint64_t> refused_{0};
@@ -285,6 +300,8 @@ inline MemoryStore::Place MemoryStore::find(Shard& shard, const base::Hash128& k
 template <Strategy kStrategy, MemoryStore::Pace kPace>
 [[gnu::always_inline]] inline bool MemoryStore::try_short(base::Hash128 key, const LiveLimit& live, Units cost,
                                                           Nanos now, ShortAnswer& answer) noexcept {
+  assert(live.strategy() == kStrategy);
+  assert(records_ == nullptr);
   using Table = CellTable<words_of(kStrategy)>;
   Shard& shard = shard_of(key);
   const Table& table = [&]() -> const Table& {

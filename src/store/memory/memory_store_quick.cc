@@ -2,6 +2,8 @@
 //
 // The ways of the strategies stand apart, each a call of its own: in one function they would take each other's
 // registers.
+#include <cassert>
+
 #include "store/memory/memory_store.h"
 
 namespace headgate::store {
@@ -92,6 +94,8 @@ bool MemoryStore::quick_any(const Charge& charge, const CompiledLimit& limit, co
 
 inline bool MemoryStore::charge_quickly(const Charge& charge, const CompiledLimit& limit, const Ask& ask,
                                         Outcome& outcome, Undo& undo) noexcept {
+  assert(undo.place.words != nullptr);
+  assert(charge.cost > 0 && charge.cost <= limit.most);
   // The usual ones first, and no jump table: where speculation is guarded against, a jump to who knows where costs more
   // than what comes after it.
   const Strategy strategy = limit.strategy;
@@ -126,6 +130,7 @@ inline bool MemoryStore::may_pass(const Charge& charge, const Place& place, Undo
 }
 
 bool MemoryStore::quick_quotas(std::span<const Charge> charges, const Ask& ask, Outcome* outcomes) const noexcept {
+  assert(charges.size() <= kMostQuick && ask.effect != Effect::kNone && records_ == nullptr);
   const Nanos wall = ask.wall;
   CellTable<2>::Entry* cell = nullptr;
   const CellTable<2>::Entry* end = nullptr;
@@ -134,15 +139,15 @@ bool MemoryStore::quick_quotas(std::span<const Charge> charges, const Ask& ask, 
     const LiveLimit& live = *charge->limit;
     const std::uint32_t generation = live.generation();
     const CompiledLimit& limit = live.entry(generation).limit;
-    // Just so: up to date, and nothing reserved ahead.
+    // Just so: up to date, and nothing reserved ahead. The owner does not matter.
     const std::uint64_t identity = Tag::identity(charge->key.high, Strategy::kQuota);
     const std::uint64_t high = Tag::with(identity, false, generation);
     // Those of one user mostly lie side by side.
-    if (cell == nullptr || ++cell == end || cell->low != charge->key.low || cell->high != high) {
+    if (cell == nullptr || ++cell == end || cell->low != charge->key.low || (cell->high & ~Tag::kOwner) != high) {
       const CellTable<2>& table = shard_of(charge->key).small;
       end = table.end();
       cell = table.find(charge->key.low, identity);
-      if (cell == nullptr || cell->high != high) break;
+      if (cell == nullptr || (cell->high & ~Tag::kOwner) != high) break;
     }
     const Units room = limit.numbers.window.most - cell->words[1];
     const Nanos left = Nanos{cell->words[0]} - wall;
@@ -167,6 +172,7 @@ bool MemoryStore::quick_quotas(std::span<const Charge> charges, const Ask& ask, 
 
 bool MemoryStore::try_plan(std::span<const Charge> charges, const Ask& ask,
                            std::span<Outcome> outcomes) const noexcept {
+  assert(charges.size() <= kMostQuick && ask.effect != Effect::kNone && records_ == nullptr);
   // Quotas that come last, as a command's do, go a way of their own.
   std::size_t count = charges.size();
   while (count > 0 && charges[count - 1].limit->strategy() == Strategy::kQuota) --count;
@@ -208,6 +214,7 @@ bool MemoryStore::try_plan(std::span<const Charge> charges, const Ask& ask,
 
 Applied MemoryStore::apply_quickly(std::span<const Charge> charges, const Ask& ask,
                                    std::span<Outcome> outcomes) noexcept {
+  assert(charges.size() <= kMostQuick && ask.effect != Effect::kNone && records_ == nullptr);
   std::array<Shard*, kMostQuick> shards;
   std::size_t count = 0;
   for (const Charge& charge : charges) {

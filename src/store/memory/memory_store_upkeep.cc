@@ -1,5 +1,6 @@
 // What is done with cells besides checks: given back, held on to, carried over to other numbers, swept and counted.
 #include <algorithm>
+#include <cassert>
 #include <mutex>
 
 #include "store/memory/memory_store.h"
@@ -104,6 +105,7 @@ std::size_t MemoryStore::clear_callers() noexcept {
 }
 
 void MemoryStore::change(LiveLimit& live, const CompiledLimit& limit, OnChange how) {
+  assert(live.strategy() == limit.strategy);
   const Change change_one{&live, limit, how};
   change({&change_one, 1});
 }
@@ -117,7 +119,10 @@ void MemoryStore::change(std::span<const Change> changes) {
     reused = true;
   }
   if (reused) quiesce();  // nobody reads the entries that are about to be reused
-  for (const Change& each : changes) each.live->add(each.limit, each.how);
+  for (const Change& each : changes) {
+    assert(each.live->strategy() == each.limit.strategy);
+    each.live->add(each.limit, each.how);
+  }
 }
 
 void MemoryStore::quiesce() const noexcept {

@@ -1,6 +1,6 @@
 // The snapshot file, all integers little endian:
 //
-//   "HGCELLS\n"  u32 version (3)  u32 zero  u64 seed  i64 now  u64 meta length  meta  u64 shards
+//   "HGCELLS\n"  u32 version (4)  u32 zero  u64 seed  i64 now  u64 meta length  meta  u64 shards
 //   per shard: u64 cells; per cell: u64 low, u64 high (see Tag), and by strategy
 //     sliding_window: i64 idle at, i64 units gone, u64 runs, per run i64 at, i64 total
 //     concurrency:    i64 idle at, u64 holds, per hold u64 lease, i64 expires at, i64 units
@@ -34,7 +34,7 @@ using core::Run;
 using core::RunLog;
 
 constexpr std::string_view kMagic = "HGCELLS\n";
-constexpr std::uint32_t kVersion = 3;  // 1 and 2: keys were hashed otherwise
+constexpr std::uint32_t kVersion = 4;  // 1 and 2: keys were hashed otherwise; 3: cells had no owner
 constexpr std::size_t kChecksumSize = 16;
 constexpr std::size_t kLeastSize = 64;  // of the header and the sum: an empty store's file without meta data
 constexpr std::uint64_t kMaxMeta = 1 << 20;

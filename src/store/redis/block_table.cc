@@ -1,5 +1,6 @@
 #include "store/redis/block_table.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
@@ -23,6 +24,8 @@ BlockTable::BlockTable(std::size_t max_cells, Nanos hurried) : hurried_(hurried)
 
 BlockTable::Taken BlockTable::take(std::span<const Charge> charges, Nanos now,
                                    std::span<core::Outcome> outcomes) noexcept {
+  assert(!charges.empty() && charges.size() <= kMaxCharges);
+  assert(std::ranges::all_of(charges, [](const Charge& charge) { return charge.cost >= 0; }));
   if (charges.size() == 1) {
     const std::lock_guard guard(shard_of(charges[0].key).lock);
     return take_locked(charges, now, outcomes);
@@ -138,6 +141,7 @@ bool BlockTable::is_idle(const Block& block, Nanos now) noexcept {
 
 // REQUIRES: the shard is locked, and block.errand is set.
 BlockTable::Errand BlockTable::errand_for(const base::Hash128& cell, Block& block, bool idle, Nanos now) {
+  assert(block.errand);
   const Units wanted = idle ? 0 : target(block.demand, block.terms);
   const LeaseStep step = lease_step(block.units, wanted, now >= block.until);
   Errand errand;

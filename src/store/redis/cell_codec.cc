@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "store/redis/bytes.h"
 #include "store/redis/plan_codec.h"
@@ -167,6 +168,8 @@ Carried written(const CompiledLimit& limit, const LoadedCell& cell, Nanos now) {
 }  // namespace
 
 void load_words(const CompiledLimit& limit, std::string_view raw, Word* w, bool& ahead) noexcept {
+  assert(limit.strategy != Strategy::kSlidingWindow && limit.strategy != Strategy::kConcurrency);
+  assert(raw.size() == told_of(limit.strategy));
   ahead = (static_cast<unsigned char>(raw[0]) & kAhead) != 0;
   switch (limit.strategy) {
     case Strategy::kFixedWindow:
@@ -203,6 +206,8 @@ std::optional<std::uint32_t> shape_in(Strategy strategy, std::string_view raw) n
 
 std::optional<Carried> carry_cell(const LiveLimit& live, std::uint32_t from, std::uint32_t to, std::string_view raw,
                                   Nanos now) {
+  assert(shape_in(live.strategy(), raw).has_value());
+  assert(live.remembers(from) && live.remembers(to));
   LoadedCell cell(live.strategy());
   const auto numbers = [&live](std::uint32_t generation) { return as_counted(live.entry(generation).limit); };
   const CompiledLimit first = numbers(from);

@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 
 #include <array>
+#include <cassert>
 #include <charconv>
 #include <semaphore>
 #include <utility>
@@ -104,10 +105,19 @@ bool Reply::is_text() const noexcept {
   return reply_->type == REDIS_REPLY_STRING || reply_->type == REDIS_REPLY_STATUS;
 }
 bool Reply::is_array() const noexcept { return reply_->type == REDIS_REPLY_ARRAY; }
-std::int64_t Reply::integer() const noexcept { return reply_->integer; }
-std::string_view Reply::text() const noexcept { return {reply_->str, reply_->len}; }
+std::int64_t Reply::integer() const noexcept {
+  assert(is_integer());
+  return reply_->integer;
+}
+std::string_view Reply::text() const noexcept {
+  assert(is_text());
+  return {reply_->str, reply_->len};
+}
 std::size_t Reply::size() const noexcept { return is_array() ? reply_->elements : 0; }
-Reply Reply::operator[](std::size_t i) const noexcept { return Reply(reply_->element[i]); }
+Reply Reply::operator[](std::size_t i) const noexcept {
+  assert(i < size());
+  return Reply(reply_->element[i]);
+}
 
 void ask_and_wait(Caller& caller, Command command, const std::function<void(const Result<Reply>&)>& read) {
   std::binary_semaphore answered{0};

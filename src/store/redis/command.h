@@ -66,7 +66,7 @@ class Reply {
   [[nodiscard]] bool is_integer() const noexcept;
   [[nodiscard]] bool is_text() const noexcept;  // bulk or simple string
   [[nodiscard]] bool is_array() const noexcept;
-  // REQUIRES: it is one.
+  // REQUIRES: it is one; of [], that `i` is below its size.
   [[nodiscard]] std::int64_t integer() const noexcept;
   [[nodiscard]] std::string_view text() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept;  // of an array; 0 of anything else

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "base/utf8.h"
 
@@ -36,6 +37,7 @@ Connection::Connection(Loop& loop, Owner& owner, Endpoint endpoint, const Rules&
 Connection::~Connection() { static_cast<void>(close()); }
 
 void Connection::open() {
+  assert(closed());
   opened_ = loop_.now();
   phase_ = Phase::kResolving;
   lookup_ = Lookup::start(endpoint_, loop_.waker());
@@ -267,6 +269,7 @@ void Connection::deliver(const redisReply& reply) {
 }
 
 void Connection::send(Request& request, Carrier& carrier) {
+  assert(ready());
   request.carrier = &carrier;
   request.owed = &unsent_.emplace_back(Owed{.request = &request});
 }

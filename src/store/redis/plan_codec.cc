@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "base/hash.h"
 #include "base/wide.h"
@@ -32,6 +33,8 @@ Kind kind_of(Strategy strategy) noexcept {
   }
   return Kind::kHolds;
 }
+
+constexpr std::int64_t kFinest = std::int64_t{1} << 40;  // parts of a nanosecond, where a bucket has more
 
 Nanos micros_up(Nanos span) noexcept { return Nanos{(span.count() + 999) / 1000 * 1000}; }
 Nanos micros_down(Nanos span) noexcept { return Nanos{span.count() / 1000 * 1000}; }
@@ -118,7 +121,6 @@ CompiledLimit as_counted(const CompiledLimit& limit) noexcept {
   switch (limit.strategy) {
     case Strategy::kTokenBucket:
     case Strategy::kLeakyBucket: {
-      constexpr std::int64_t kFinest = std::int64_t{1} << 40;
       core::BucketNumbers& b = n.bucket;
       if (b.den <= kFinest) break;
       b.part = static_cast<std::int64_t>((Wide{b.part} * kFinest + b.den - 1) / b.den);
@@ -154,13 +156,17 @@ std::uint32_t shape_of(const CompiledLimit& limit) noexcept {
   switch (limit.strategy) {
     case Strategy::kTokenBucket:
     case Strategy::kLeakyBucket:
+      assert(limit.numbers.bucket.den <= kFinest);
       numbers[3] = limit.numbers.bucket.whole;
       numbers[4] = limit.numbers.bucket.part;
       numbers[5] = limit.numbers.bucket.den;
       break;
     case Strategy::kGcra: numbers[3] = limit.numbers.gcra.interval.count(); break;
     case Strategy::kQuota: numbers[4] = limit.numbers.window.calendar.id(); break;
-    default: numbers[3] = window_of(limit).count();
+    default: {
+      assert(window_of(limit) == micros_up(window_of(limit)));
+      numbers[3] = window_of(limit).count();
+    }
   }
   std::uint64_t hash = 0x9E3779B185EBCA87U;
   for (const std::int64_t number : numbers) {
@@ -219,6 +225,7 @@ void append_settling(Settling how, Nanos now, std::uint64_t noted_as, std::strin
 }
 
 void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Nanos charged_at, std::string& blob) {
+  assert((told == Told::kRefunded) == (planned.limit.strategy != Strategy::kConcurrency));
   const CompiledLimit& limit = planned.limit;
   const Kind kind = kind_of(limit.strategy);
   put_bytes(static_cast<std::uint64_t>(told), 1, blob);
@@ -310,6 +317,7 @@ std::size_t told_of(Strategy strategy) noexcept {
 }
 
 Outcome judge_told(const Planned& planned, std::string_view cell, Nanos now) noexcept {
+  assert(cell.size() == told_of(planned.limit.strategy));
   const CompiledLimit& limit = planned.limit;
   Outcome outcome;
   if (limit.strategy == Strategy::kSlidingWindow) {

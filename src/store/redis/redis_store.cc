@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -425,6 +426,8 @@ void RedisStore::apply_slot(const Terms& terms, std::span<const Charge> charges,
 
 void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes,
                           Done done) {
+  assert(!charges.empty() && charges.size() <= kMaxCharges);
+  assert(std::ranges::all_of(charges, [](const Charge& charge) { return charge.cost >= 0; }));
   Terms terms{.effect = ask.effect, .now = now, .patience = ask.patience, .lease = ask.lease};
   terms.asked = steady_now();
   terms.ahead = ask.ahead;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 
 namespace headgate::store::redis {
@@ -66,6 +67,7 @@ void Requests::accept(std::list<Request>& fresh) noexcept {
 }
 
 Request& Requests::add_own(Command command, Caller::Done done, Nanos patience) {
+  assert(own_.empty() || own_.back().deadline - own_.back().asked == patience);
   Request& request = own_.emplace_back();
   request.place = std::prev(own_.end());
   request.owner = &own_;

@@ -264,6 +264,42 @@ TEST_F(AccessTest, SpeaksForItsAgentOnly) {
   EXPECT_EQ(check.agent, "A") << "filled in";
 }
 
+TEST_F(AccessTest, CellsOfATokenThatBindsNoAgentAreTheTokens) {
+  const Access access = make(Auth::kRequired);
+  const auto owner_of = [&](Role role, const std::string& bound) {
+    const Admission admission = access.by_token(token(role, bound), "10.0.0.1");
+    Check check;
+    check.agent = bound.empty() ? std::string_view("made-up") : std::string_view(bound);
+    EXPECT_FALSE(access.believe(admission.caller, nullptr, check));
+    return std::string(check.owner);
+  };
+  const std::string first = owner_of(Role::kAgent, "");
+  EXPECT_EQ(first, "token:" + database->tokens().front().id);
+  EXPECT_NE(owner_of(Role::kAgent, ""), first) << "another token";
+  EXPECT_EQ(owner_of(Role::kAgent, "A"), "");
+  EXPECT_EQ(owner_of(Role::kGateway, ""), "");
+  EXPECT_EQ(owner_of(Role::kAdmin, ""), "");
+}
+
+TEST_F(AccessTest, APeekOwnsNoSession) {
+  const Access access = make(Auth::kRequired);
+  const Caller mine = access.by_token(token(Role::kAgent, "A"), "10.0.0.1").caller;
+  const Caller other = access.by_token(token(Role::kAgent, "B"), "10.0.0.1").caller;
+  const auto refused = [&](const Caller& caller, std::string_view session, std::string_view parent, bool peek) {
+    Check check;
+    check.session = session;
+    check.parent_session = parent;
+    check.peek = peek;
+    return access.believe(caller, nullptr, check).has_value();
+  };
+  EXPECT_FALSE(refused(other, "s", "", true));
+  EXPECT_FALSE(refused(other, "", "t", true));
+  EXPECT_FALSE(refused(mine, "s", "t", false)) << "the first that uses them owns them";
+  EXPECT_FALSE(refused(mine, "", "s", false));
+  EXPECT_TRUE(refused(other, "", "s", false));
+  EXPECT_TRUE(refused(other, "", "t", true)) << "a peek is refused as well";
+}
+
 TEST_F(AccessTest, ATokenIsGoodUntilItIsRevokedOrExpires) {
   const Access access = make(Auth::kRequired);
   Admission kept = access.by_token(token(Role::kAgent, "A"), "10.0.0.1");

@@ -218,6 +218,47 @@ TEST(CheckApi, BatchJudgesInOrderAndPutsErrorsInTheirPlace) {
   EXPECT_EQ(decisions[3]["allowed"], false);
 }
 
+std::string batch_of(int checks) {
+  std::string body = R"({"checks":[{"agent":"A","operation":"op"})";
+  for (int i = 1; i < checks; ++i) body += R"(,{"agent":"A","operation":"op"})";
+  return body + "]}";
+}
+
+TEST(CheckApi, LargeBatchIsJudgedApartFromTheIoThreadAndInItsOrder) {
+  ApiServer server;
+  server.load(kFifty);
+  for (const int checks : {65, 1000}) {
+    server.clock.advance(std::chrono::hours{1});
+    const Answer answer = server.call(Method::kPost, "/v1/check/batch", batch_of(checks), {{"X-Request-Id", "r7"}});
+    EXPECT_NE(server.later, nullptr) << "answered on the io thread";
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.header("X-Request-Id"), "r7");
+    const Json decisions = answer.json()["decisions"];
+    ASSERT_EQ(decisions.size(), static_cast<std::size_t>(checks));
+    for (int i = 0; i < checks; ++i) EXPECT_EQ(decisions[i]["allowed"], i < 50) << i;
+  }
+}
+
+TEST(CheckApi, BatchesOfOneTurnShareTheTimeOfTheIoThread) {
+  ApiServer server;
+  server.clock.advance(std::chrono::hours{5});  // no other test has a turn at this time
+  const auto apart = [&] {
+    EXPECT_EQ(server.call(Method::kPost, "/v1/check/batch", batch_of(40)).status, 200);
+    return server.later != nullptr;
+  };
+  EXPECT_FALSE(apart());
+  EXPECT_TRUE(apart());
+  server.clock.advance(std::chrono::milliseconds{1});
+  EXPECT_FALSE(apart());
+}
+
+TEST(CheckApi, LargeBatchThatIsNoneIsRefused) {
+  ApiServer server;
+  EXPECT_EQ(server.call(Method::kPost, "/v1/check/batch", batch_of(1001)).body,
+            R"({"error":"invalid_request","message":"checks must be 1 to 1000 checks, got 1001"})");
+  EXPECT_EQ(server.call(Method::kPost, "/v1/check/batch", std::string(100'000, '[')).status, 400);
+}
+
 TEST(CheckApi, BatchIsBounded) {
   ApiServer server;
   const auto send = [&](const std::string& body) { return server.call(Method::kPost, "/v1/check/batch", body); };

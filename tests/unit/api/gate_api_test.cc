@@ -42,6 +42,40 @@ TEST(GateApi, DeniesWith429) {
   EXPECT_EQ(answer.header("Retry-After"), "60");
 }
 
+constexpr const char* kLine = "policies: [{id: line, limit: 1/60s, behavior: queue, max_wait: 120s}]";
+
+TEST(GateApi, CheckThatWouldWaitInLineIsDeniedAtOnce) {
+  ApiServer server(all_trusted());
+  server.load(kLine);
+  const ApiServer::Headers headers{{"X-Headgate-Agent", "A"}, {"X-Headgate-Operation", "op"}};
+  EXPECT_EQ(gate(server, headers).status, 204);
+  const Answer answer = gate(server, headers);
+  EXPECT_FALSE(answer.waits);
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.header("Retry-After"), "60");
+}
+
+TEST(GateApi, WaitsInLineForAsLongAsTheConfigurationSays) {
+  test::ApiServerOptions options = all_trusted();
+  options.http.gate_max_wait = std::chrono::seconds{90};
+  ApiServer server(std::move(options));
+  server.load(kLine);
+  const ApiServer::Headers headers{{"X-Headgate-Agent", "A"}, {"X-Headgate-Operation", "op"}};
+  EXPECT_EQ(gate(server, headers).status, 204);
+  EXPECT_TRUE(gate(server, headers).waits);
+  const auto first = server.later;
+  EXPECT_TRUE(gate(server, headers).waits) << "behind another, it may come early";
+  const auto second = server.later;
+  server.clock.advance(std::chrono::seconds{61});
+  server.engine->poll();
+  EXPECT_TRUE(first->recorded());
+  EXPECT_FALSE(second->recorded());
+  server.clock.advance(std::chrono::seconds{30});
+  server.engine->poll();
+  ASSERT_TRUE(second->recorded());
+  EXPECT_EQ(server.last->status, 429) << "its 90 s are over";
+}
+
 TEST(GateApi, TellsTheTierOfABuiltInLimit) {
   ApiServer server(all_trusted());
   const ApiServer::Headers headers{
@@ -94,6 +128,50 @@ TEST(GateApi, TakesTheOperationFromTheCallerWhereNoHeaderNamesAnAddress) {
   EXPECT_EQ(gate(server, {{"X-Headgate-Operation", "op"}}).status, 429);
   const ApiServer::Headers both{{"X-Headgate-Operation", "other"}, {"X-Original-URI", "/op"}};
   EXPECT_EQ(gate(server, both).status, 204) << "GET /op";
+}
+
+TEST(GateApi, RefusesABelievedHeaderThatIsGivenTwice) {
+  ApiServer server(all_trusted());
+  for (const char* name : {"X-Headgate-Agent", "X-Headgate-Operation", "X-Headgate-Session", "X-Headgate-User",
+                           "X-Headgate-Context", "X-Headgate-Cost", "X-Real-Ip"}) {
+    const Answer answer = gate(server, {{"X-Headgate-Operation", "op"}, {name, "1"}, {name, "1"}});
+    EXPECT_EQ(answer.status, 400) << name;
+    EXPECT_NE(answer.body.find(std::string(name) + " must be given once"), std::string::npos) << answer.body;
+  }
+  for (const char* name : {"X-Original-Uri", "X-Forwarded-Uri", "X-Original-Url"}) {
+    for (const auto& [first, second] : {std::pair("/a", "/b"), {"", "/a"}, {"/a", ""}}) {
+      EXPECT_EQ(gate(server, {{name, first}, {name, second}}).status, 400) << name;
+    }
+  }
+  for (const char* name : {"X-Original-Method", "X-Forwarded-Method"}) {
+    EXPECT_EQ(gate(server, {{"X-Original-URI", "/a"}, {name, "GET"}, {name, "PUT"}}).status, 400) << name;
+  }
+}
+
+TEST(GateApi, AnAddressThatIsGivenTwiceHidesNoOperationOfTheCaller) {
+  ApiServer server;
+  const Answer answer = gate(server, {{"X-Original-URI", ""}, {"X-Original-URI", "/a"}, {"X-Headgate-Operation", "b"}});
+  EXPECT_EQ(answer.body, R"({"error":"invalid_check","message":"X-Original-Uri must be given once, came 2 times: )"
+                         R"(let the proxy clear what its client sends"})");
+}
+
+TEST(GateApi, OverlooksAHeaderThatIsGivenTwiceAndNotBelieved) {
+  ApiServer server;
+  const ApiServer::Headers headers{
+      {"X-Original-URI", "/a"}, {"X-Headgate-User", "a"}, {"X-Headgate-User", "b"}, {"X-Forwarded-For", "1.1.1.1"}};
+  EXPECT_EQ(gate(server, headers).status, 204);
+}
+
+TEST(GateApi, TakesTheLastLineOfForwardedAddresses) {
+  ApiServer server(all_trusted());
+  server.load("policies: [{id: by-ip, key: [ip], limit: 1/60s}]");
+  const auto status = [&](const char* of_client, const char* of_proxy) {
+    return gate(server, {{"X-Headgate-Operation", "op"}, {"X-Forwarded-For", of_client}, {"X-Forwarded-For", of_proxy}})
+        .status;
+  };
+  EXPECT_EQ(status("1.1.1.1", "10.0.0.1"), 204);
+  EXPECT_EQ(status("2.2.2.2", "10.0.0.1"), 429) << "the proxy has added a line of its own";
+  EXPECT_EQ(status("1.1.1.1", "10.0.0.2"), 204);
 }
 
 TEST(GateApi, APathSpeltDifferentlyIsTheSameOperation) {

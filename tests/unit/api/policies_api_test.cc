@@ -57,9 +57,10 @@ TEST(PoliciesApi, TellsWhatIsInForce) {
   EXPECT_EQ(body["version"], 1);
   EXPECT_EQ(body["source"], "files");
   EXPECT_EQ(body["text"], kFiles);
-  EXPECT_EQ(body["policies"][0].dump(),
-            R"({"id":"a","name":"","mode":"enforce","priority":0,"limits":["sliding_window 1/60s"],"action":"block",)"
-            R"("behavior":"reject","key":["agent"],"unit":"requests","source":"files"})");
+  EXPECT_EQ(
+      body["policies"][0].dump(),
+      R"({"id":"a","name":"","mode":"enforce","priority":0,"limits":["sliding_window 1/60s"],"action":"block",)"
+      R"("behavior":"reject","key":["agent"],"unit":"requests","least_cost":null,"holds":true,"source":"files"})");
 }
 
 TEST(PoliciesApi, BuiltInLimitsAreShownAsSuch) {
@@ -312,13 +313,27 @@ TEST(PoliciesApi, ExplainTellsWhatEachPolicyMakesOfACheck) {
   const Json body = server.post("/api/admin/policies/explain", R"({"agent":"A","operation":"op"})").json();
   EXPECT_EQ(body["decision"]["allowed"], true);
   ASSERT_EQ(body["policies"].size(), 2U);
-  EXPECT_EQ(body["policies"][0].dump(),
-            R"({"id":"a","matches":true,"why_not":null,"key":"agent=A","enforced":true,"variant":null,"cells":)"
-            R"([{"limit":"sliding_window 5/60s","capacity":5,"remaining":4,"reset_after_ms":60000,"fits":true}]})");
+  EXPECT_EQ(
+      body["policies"][0].dump(),
+      R"({"id":"a","matches":true,"why_not":null,"key":"agent=A","enforced":true,"variant":null,"least_cost":null,"holds":true,"cells":)"
+      R"([{"limit":"sliding_window 5/60s","capacity":5,"remaining":4,"reset_after_ms":60000,"fits":true}]})");
   EXPECT_EQ(body["policies"][1]["matches"], false);
   EXPECT_TRUE(body["policies"][1]["why_not"].is_string());
   EXPECT_EQ(server.check(R"({"agent":"A","operation":"op"})").json()["remaining"], 4);
   EXPECT_EQ(server.post("/api/admin/policies/explain", "{}").status, 400);
+}
+
+TEST(PoliciesApi, WhatReadsADocumentIsAnsweredApartFromTheIoThread) {
+  ApiServer server;
+  const std::string document = R"({"policies":[{"id":"c","limit":"3/60s"}]})";
+  EXPECT_EQ(server.post("/api/admin/policies/validate", document).status, 200);
+  EXPECT_NE(server.later, nullptr);
+  EXPECT_EQ(server.post("/api/admin/policies/explain", R"({"agent":"A","operation":"op"})").status, 200);
+  EXPECT_NE(server.later, nullptr);
+  EXPECT_EQ(server.put("/api/admin/policies", document).status, 200);
+  EXPECT_NE(server.later, nullptr);
+  EXPECT_EQ(server.put("/api/admin/emergency", R"({"reason":"r"})").status, 200);
+  EXPECT_EQ(server.later, nullptr) << "the brake waits for none of them";
 }
 
 // Waits for what another thread answers.

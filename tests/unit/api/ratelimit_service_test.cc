@@ -206,6 +206,53 @@ TEST_F(RateLimitService, GivesBackALimitItBroughtWhenAPolicyDenies) {
   EXPECT_EQ(ask(both).statuses(0).limit_remaining(), 2U);
 }
 
+TEST_F(RateLimitService, ATokenBoundToAnAgentUsesUpNoLimitThatAnotherBrings) {
+  serve("policies: []", Auth::kRequired);
+  Request own = request_of({{"user", "bob"}});
+  own.mutable_descriptors(0)->mutable_limit()->set_requests_per_unit(1);
+  own.mutable_descriptors(0)->mutable_limit()->set_unit(envoy::type::v3::HOUR);
+  // The last two share theirs: they speak for others.
+  const std::string secrets[] = {test->token(state::Role::kAgent, "A"), test->token(state::Role::kAgent, "B"),
+                                 test->token(state::Role::kGateway), test->token(state::Role::kAdmin)};
+  std::vector<Response::Code> codes;
+  for (const std::string& secret : secrets) {
+    const std::string bearer = "Bearer " + secret;
+    metadata = {{"authorization", bearer}};
+    codes.push_back(ask(own).overall_code());
+  }
+  EXPECT_EQ(codes, (std::vector<Response::Code>{Response::OK, Response::OK, Response::OK, Response::OVER_LIMIT}));
+}
+
+TEST_F(RateLimitService, ALimitThatAnAgentBringsStandsInForNoPolicy) {
+  serve("policies: [{id: three, key: [agent], limit: 3/60s}]", Auth::kRequired);
+  Request own = request_of({{"agent", "A"}});
+  auto& limit = *own.mutable_descriptors(0)->mutable_limit();
+  limit.set_requests_per_unit(5);
+  limit.set_unit(envoy::type::v3::HOUR);
+  const std::string agent = "Bearer " + test->token(state::Role::kAgent, "A");
+  const std::string gateway = "Bearer " + test->token(state::Role::kGateway);
+  metadata = {{"authorization", agent}};
+  for (unsigned left : {4U, 3U, 2U}) {
+    const Response response = ask(own);
+    EXPECT_EQ(response.overall_code(), Response::OK);
+    EXPECT_EQ(response.statuses(0).limit_remaining(), left) << "of the limit that it brings";
+  }
+  for (int i = 0; i < 4; ++i) {
+    const Response denied = ask(own);
+    EXPECT_EQ(denied.overall_code(), Response::OVER_LIMIT);
+    EXPECT_EQ(denied.statuses(0).code(), Response::OVER_LIMIT);
+    EXPECT_EQ(denied.statuses(0).current_limit().name(), "three");
+  }
+  limit.set_requests_per_unit(0);
+  EXPECT_EQ(ask(own).overall_code(), Response::OVER_LIMIT);
+  limit.set_requests_per_unit(5);
+  const auto totals = test->traffic.totals()[static_cast<std::size_t>(observe::Protocol::kGrpc)];
+  EXPECT_EQ(totals.allowed, 3U);
+  EXPECT_EQ(totals.denied, 5U) << "each is counted once";
+  metadata = {{"authorization", gateway}};
+  EXPECT_EQ(ask(own).overall_code(), Response::OK) << "a gateway chooses";
+}
+
 TEST_F(RateLimitService, FillsTheFieldsThatEntriesName) {
   serve(R"(
 policies:

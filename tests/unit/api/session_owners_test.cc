@@ -17,6 +17,15 @@ TEST(SessionOwners, FirstUseDecides) {
   EXPECT_TRUE(owners.belongs_to("t", "B"));
 }
 
+TEST(SessionOwners, ALookMakesNoOwner) {
+  SessionOwners owners;
+  EXPECT_TRUE(owners.may_belong_to("s", "A"));
+  EXPECT_FALSE(owners.has_owner("s"));
+  EXPECT_TRUE(owners.belongs_to("s", "B"));
+  EXPECT_TRUE(owners.may_belong_to("s", "B"));
+  EXPECT_FALSE(owners.may_belong_to("s", "A"));
+}
+
 TEST(SessionOwners, AtTheBoundANewSessionTakesAnOldOnesPlace) {
   SessionOwners owners;
   EXPECT_TRUE(owners.belongs_to("old", "A"));

@@ -73,6 +73,23 @@ bool cells_refused() {
          it.ask(Q("run").agent(name(0))).allowed;
 }
 
+bool cells_of_one_agent() {
+  Bounded it("policies: [{id: p, limit: 1000000/1h, key: [agent, session]}]",
+             {.max_cells = 1000, .max_cells_per_agent = 100});
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < 150; ++i) {
+    const CheckDecision decision = it.ask(Q("run").agent("a").session(name(i)));
+    refused += decision.why == Why::kShareFull && decision.error() == "too_many_keys" ? 1 : 0;
+  }
+  const auto told = it.listener.all(engine::Event::Kind::kCellsFull);
+  bool others = true;
+  for (std::size_t i = 0; i < 100; ++i) {
+    others = others && it.ask(Q("run").agent("b").session(name(i))).allowed && it.ask(Q("run").agent(name(i))).allowed;
+  }
+  return refused == 50 && others && told.size() == 50 && told[0].agent == "a" && it.engine.totals().refused == 50 &&
+         it.ask(Q("run").agent("a").session(name(0))).allowed;
+}
+
 bool cells_evicted() {
   Bounded it(kPlenty, {.max_cells = 100, .at_cap = AtCap::kEvictOldest});
   bool all = true;
@@ -186,6 +203,8 @@ const BoundRow kEngine[] = {
     {"open_leases", "further holds are denied (too_many_leases) and charge nothing", open_leases},
     {"waiting_line", "further checks are denied at once (queue_full), each told once", waiting_line},
     {"cells_refused", "refuse_new: new keys are denied and counted, known ones go on", cells_refused},
+    {"cells_of_one_agent", "its new keys are denied, counted and told; known ones and other agents go on",
+     cells_of_one_agent},
     {"cells_evicted", "evict_oldest: the oldest cells are forgotten and counted", cells_evicted},
     {"allowance_limits", "further limits are refused, known ones go on", allowance_limits},
     {"escalated_subjects", "the subject heard of least lately is forgotten", escalated_subjects},

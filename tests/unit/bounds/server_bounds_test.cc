@@ -155,6 +155,21 @@ bool background_queue() {
   return taken && refused;
 }
 
+bool background_bytes() {
+  std::promise<void> begun;
+  std::promise<void> go;
+  api::Background background({.threads = 1, .queued = 10, .bytes = 100});
+  bool taken = background.run([&] {
+    begun.set_value();
+    go.get_future().wait();
+  });
+  begun.get_future().wait();
+  taken = taken && background.run([] {}, 60) && background.run([] {}, 40);
+  const bool refused = !background.run([] {}, 1);
+  go.set_value();
+  return taken && refused;
+}
+
 bool redis_problems() {
   store::redis::Problems problems;
   for (std::size_t i = 0; i < store::redis::Problems::kMaxKinds; ++i) {
@@ -292,6 +307,7 @@ const BoundRow kServer[] = {
     {"history_steps", "the oldest steps are overwritten", history_steps},
     {"codes", "the oldest code or session is worthless", codes},
     {"background_queue", "further work is refused", background_queue},
+    {"background_bytes", "further work is refused", background_bytes},
     {"quota_plans", "further ones are refused", quota_plans},
 };
 

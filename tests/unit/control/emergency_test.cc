@@ -66,6 +66,19 @@ TEST(Emergency, TurnsItselfOffOnlyAMarginBelow) {
   EXPECT_EQ(follow_load(automatic(), {}, 0.9 - 0.1, kNow), Emergency{});
 }
 
+TEST(Emergency, TheLoadOfOneNodeNeverEndsThatOfAnother) {
+  Emergency elsewhere = automatic();
+  elsewhere.node = "n2";
+  for (const std::optional<double> load : {std::optional<double>{}, std::optional<double>{0.1}}) {
+    EXPECT_EQ(follow_load(elsewhere, {}, load, kNow + 1h), elsewhere);
+  }
+  const Emergency off = turn_off(elsewhere, {}, 0.1);
+  EXPECT_FALSE(off.active);
+  EXPECT_TRUE(off.held_off) << "the load that turned it on may still be high there";
+  EXPECT_EQ(off.node, "");
+  EXPECT_EQ(turn_on(elsewhere, {"still bad", "bob"}, kNow)->node, "");
+}
+
 TEST(Emergency, TheLoadNeverTurnsOffWhatAHandTurnedOn) {
   EXPECT_EQ(follow_load(manual(), {}, 0.0, kNow + 1h), manual());
   const Emergency taken_over = *turn_on(automatic(), {"still bad", "bob"}, kNow + 1h);

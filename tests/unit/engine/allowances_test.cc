@@ -51,6 +51,16 @@ TEST_F(AllowancesTest, AreChargedWithTheCheckAndDenyItOnceUsedUp) {
   EXPECT_GT(third.retry_after, Nanos{0});
 }
 
+TEST_F(AllowancesTest, CellsOfTheSameNamesAreCountedApart) {
+  const base::Hash128 names = cell("u");
+  for (std::uint64_t which = 0; which < Allowances::kMost; ++which) {
+    const Allowances one = of({{quota(2), Allowances::cell(names, which)}});
+    EXPECT_TRUE(ask(Q("shell").agent("u"), one).allowed) << which;
+    EXPECT_EQ(left(one.all[0]), 1) << which;
+  }
+  EXPECT_EQ(engine_.totals().cells, Allowances::kMost);
+}
+
 TEST_F(AllowancesTest, APolicyThatDeniesLeavesThemAsTheyWere) {
   load("policies: [{id: p, key: [user], limit: {strategy: fixed_window, limit: 1, window: 60s}}]");
   const Allowances::One one{quota(10), cell("u")};

@@ -46,10 +46,23 @@ policies:
 std::shared_ptr<WaitingRoom::Waiting> somebody(WaitingRoom& room, std::uint64_t cell, Nanos retry_at) {
   auto waiting = std::make_shared<WaitingRoom::Waiting>();
   waiting->id = room.new_id();
-  waiting->line = waiting->cell = {cell, cell};
+  waiting->line = {cell, cell};
   waiting->deadline = 1h;
   waiting->retry_at = retry_at;
   return waiting;
+}
+
+TEST(WaitingRoomBounds, OneOwnerHasATenthOfThePlaces) {
+  WaitingRoom room;
+  constexpr std::size_t kPlaces = 2'000;
+  for (std::size_t i = 0; i < kPlaces / 10; ++i) {
+    ASSERT_TRUE(room.take_place(kPlaces, "A")) << "given back at once";
+    room.add(room.take_place(kPlaces, "A"), somebody(room, i, 1min), room.kicks());
+  }
+  EXPECT_FALSE(room.take_place(kPlaces, "A"));
+  EXPECT_TRUE(room.take_place(kPlaces, "B"));
+  ASSERT_NE(room.take_any(), nullptr);
+  EXPECT_TRUE(room.take_place(kPlaces, "A")) << "one of its places is free again";
 }
 
 TEST(WaitingRoomBounds, APlaceThatIsNotUsedIsGivenBack) {
@@ -82,7 +95,7 @@ TEST(WaitingRoomBounds, RoomInACellIsForThoseWhomItHeldUp) {
   EXPECT_EQ(taken->line, (base::Hash128{2, 2}));
   EXPECT_EQ(room.take_first_due(1ns), nullptr) << "the others wait for something else";
   taken->retry_at = 2min;
-  taken->cell = {9, 9};  // what holds it up now
+  taken->line = {9, 9};  // what holds it up now
   ASSERT_TRUE(room.put_back(taken, kicks));
   room.kick({2, 2});
   EXPECT_EQ(room.take_first_due(1ns), nullptr);
@@ -107,7 +120,7 @@ TEST(WaitingRoomBounds, ThousandsComeAndGoInOrder) {
     auto waiting = somebody(room, i % 7, Nanos{static_cast<std::int64_t>(1000 + i)});
     waiting->deadline = Nanos{static_cast<std::int64_t>(5000 + kMany - i)};
     ids.push_back(waiting->id);
-    room.add(room.take_place(kMany), waiting, room.kicks());
+    room.add(room.take_place(kMany, std::to_string(i % 20)), waiting, room.kicks());
   }
   for (std::uint64_t i = 0; i < kMany; i += 2) ASSERT_NE(room.take(ids[i]), nullptr);
   EXPECT_EQ(room.size(), kMany / 2);

@@ -218,6 +218,50 @@ TEST_F(EngineControls, ABucketKeepsTheFractionUsedAndAWindowItsCount) {
   }
 }
 
+TEST_F(EngineControls, AnEmergencyThatAnotherNodesLoadTurnedOnEndsOnlyWithThatNode) {
+  load(kForty);
+  control::Emergency elsewhere{.active = true, .automatic = true, .reason = "load 0.95 is over 0.9", .by = "headgate"};
+  elsewhere.node = "n2";
+  engine_.restore_emergency(elsewhere);
+  for (const double load : {0.1, 0.5}) {
+    engine_.report_load(load);
+    EXPECT_EQ(capacity(), 4) << load;
+  }
+  clock_.advance(2h);
+  engine_.poll();
+  EXPECT_EQ(engine_.load_state().load, std::nullopt);
+  EXPECT_TRUE(engine_.emergency().active) << "an unknown load here says nothing about the load there";
+  engine_.emergency_node_lost("n3");
+  EXPECT_TRUE(engine_.emergency().active) << "that is another one";
+  engine_.emergency_node_lost("n2");
+  EXPECT_FALSE(engine_.emergency().active);
+}
+
+TEST_F(EngineControls, AnEmergencyOfALostNodeGoesOnWhereTheLoadHereIsReasonEnough) {
+  load(kForty);
+  control::Emergency elsewhere{.active = true, .automatic = true, .reason = "load 0.95 is over 0.9", .by = "headgate"};
+  elsewhere.node = "n2";
+  engine_.restore_emergency(elsewhere);
+  engine_.report_load(0.95);
+  engine_.emergency_node_lost("n2");
+  EXPECT_TRUE(engine_.emergency().active);
+  engine_.report_load(0.1);
+  EXPECT_FALSE(engine_.emergency().active) << "from then on it follows the load here";
+}
+
+TEST_F(EngineControls, AReportThatAnotherNodeWasToldExpiresAsEarlyAsThere) {
+  load(kForty);
+  engine_.report_load(0.5, 59s);
+  EXPECT_EQ(engine_.load_state().load, 0.5);
+  clock_.advance(1s);
+  engine_.poll();
+  EXPECT_EQ(engine_.load_state().load, std::nullopt);
+  engine_.report_load(0.5, 60s);
+  EXPECT_EQ(engine_.load_state().load, std::nullopt) << "it has expired already";
+  engine_.report_load(0.5, -5s);
+  EXPECT_EQ(engine_.load_state().load, 0.5) << "the other node's clock is ahead";
+}
+
 TEST_F(EngineControls, TheEmergencyThrottleActsOnTheVeryNextCheckAndItsEndToo) {
   load(kForty);
   ASSERT_TRUE(engine_.emergency_on({"the model loops", "alice"}));

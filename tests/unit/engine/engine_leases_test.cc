@@ -236,6 +236,19 @@ TEST_F(EngineLeases, AtTheCapNoFurtherHoldIsGivenAndNothingIsCharged) {
   EXPECT_TRUE(engine.check(q.get()).allowed);
 }
 
+TEST_F(EngineLeases, OneAgentHoldsATenthOfAllLeasesAtMost) {
+  engine::Engine engine({.clock = &clock_, .max_leases = 10 * engine::Leases::kLeastShare});
+  ASSERT_TRUE(engine.load(read("policies: [{id: r, limit: 100000/1h}]")));
+  const Q q = std::move(Q("run").agent("A").hold());
+  std::string lease;
+  for (std::size_t i = 0; i < engine::Leases::kLeastShare; ++i) lease = engine.check(q.get()).lease;
+  ASSERT_FALSE(lease.empty());
+  EXPECT_EQ(engine.check(q.get()).error(), "too_many_leases");
+  EXPECT_TRUE(engine.check(Q("run").agent("B").hold().get()).allowed);
+  ASSERT_TRUE(engine.release(lease, {}));
+  EXPECT_TRUE(engine.check(q.get()).allowed);
+}
+
 // Two checks may both have found room for one more.
 TEST(Leases, RefuseWhatIsOneTooMany) {
   engine::Leases leases(1);
@@ -245,9 +258,9 @@ TEST(Leases, RefuseWhatIsOneTooMany) {
     made->expires = 10s;
     return made;
   };
-  EXPECT_FALSE(leases.full());
+  EXPECT_FALSE(leases.full("A"));
   EXPECT_TRUE(leases.add(lease()));
-  EXPECT_TRUE(leases.full());
+  EXPECT_TRUE(leases.full("A"));
   EXPECT_FALSE(leases.add(lease()));
   EXPECT_EQ(leases.open(), 1U);
   EXPECT_EQ(leases.next_expiry(), 10s);

@@ -29,9 +29,9 @@ class EngineQueue : public EngineFixture {
     std::string lease;
     int order = 0;
   };
-  std::shared_ptr<Answer> wait(const Q& q) {
+  std::shared_ptr<Answer> wait(const Q& q, engine::Done::Valid valid = {}) {
     auto answer = std::make_shared<Answer>();
-    last_ = engine_.check_async(q.get(), [answered = answered_, answer](const CheckDecision& decision) {
+    auto note = [answered = answered_, answer](const CheckDecision& decision) {
       ++answer->times;
       answer->allowed = decision.allowed;
       answer->why = decision.why;
@@ -40,7 +40,8 @@ class EngineQueue : public EngineFixture {
       answer->reason = decision.reason();
       answer->lease = decision.lease;
       answer->order = ++*answered;
-    });
+    };
+    last_ = engine_.check_async(q.get(), {std::move(note), std::move(valid)});
     return answer;
   }
   std::shared_ptr<Answer> wait(std::string_view agent) { return wait(Q("run").agent(agent)); }
@@ -64,6 +65,70 @@ TEST_F(EngineQueue, WithRoomItIsAnsweredAtOnce) {
   EXPECT_EQ(answer->times, 1);
   EXPECT_TRUE(answer->allowed);
   EXPECT_EQ(answer->waited, 0s);
+}
+
+TEST_F(EngineQueue, OneThatWaitsForALimitOfItsOwnKeepsNoOtherFromRoomInASharedOne) {
+  load(
+      "policies: [{id: shared, key: [], limit: {strategy: token_bucket, capacity: 1, refill_rate: 1}, behavior: queue, "
+      "max_wait: 1m}, {id: own, key: [agent], limit: {strategy: concurrency, max: 1, lease_ttl: 10m}, behavior: queue, "
+      "max_wait: 1m}]");
+  ASSERT_TRUE(wait("B")->allowed);
+  const auto first = wait("A");
+  const auto second = wait("A");
+  const auto other = wait("C");
+  clock_.advance(1s);
+  (void)engine_.poll();
+  ASSERT_TRUE(first->allowed);
+  clock_.advance(1s);
+  (void)engine_.poll();
+  EXPECT_EQ(second->times, 0) << "its slot is taken";
+  EXPECT_TRUE(other->allowed) << "the shared bucket has room";
+  ASSERT_TRUE(engine_.release(first->lease, {}));
+  clock_.advance(1s);
+  (void)engine_.poll();
+  EXPECT_TRUE(second->allowed) << "its slot is free";
+}
+
+TEST_F(EngineQueue, AnAskerThatIsNotValidAnyMoreIsNotAdmittedWhenItsTurnComes) {
+  load(kOneSlot);
+  const auto holder = wait("A");
+  bool valid = true;
+  const auto revoked = wait(Q("run").agent("B"), [&] { return valid; });
+  const auto next = wait(Q("run").agent("C"), [] { return true; });
+  valid = false;
+  ASSERT_TRUE(engine_.release(holder->lease, {}));
+  (void)engine_.poll();
+  EXPECT_EQ(revoked->times, 1);
+  EXPECT_FALSE(revoked->allowed);
+  EXPECT_EQ(revoked->why, Why::kRevoked);
+  EXPECT_TRUE(revoked->lease.empty());
+  EXPECT_TRUE(next->allowed) << "the slot was not taken";
+}
+
+TEST_F(EngineQueue, AskersThatAreNotValidAnyMoreLeaveTheLineWhereverTheyStand) {
+  load(kOneSlot);
+  const auto holder = wait("A");
+  bool valid = true;
+  const auto first = wait("B");
+  const auto second = wait(Q("run").agent("C"), [&] { return valid; });
+  EXPECT_EQ(engine_.revoke_invalid(), 0U);
+  EXPECT_EQ(engine_.waiting(), 2U);
+  valid = false;
+  EXPECT_EQ(engine_.revoke_invalid(), 1U);
+  EXPECT_EQ(second->why, Why::kRevoked);
+  EXPECT_EQ(engine_.waiting(), 1U);
+  EXPECT_EQ(first->times, 0);
+}
+
+TEST_F(EngineQueue, AnAskerThatIsNotValidAnyMoreIsToldSoAlsoWhereItsTimeIsUp) {
+  load(kOneSlot);
+  const auto holder = wait("A");
+  bool valid = true;
+  const auto revoked = wait(Q("run").agent("B"), [&] { return valid; });
+  valid = false;
+  clock_.advance(5s);
+  (void)engine_.poll();
+  EXPECT_EQ(revoked->why, Why::kRevoked);
 }
 
 TEST_F(EngineQueue, WaitersAreServedInOrderOfArrival) {

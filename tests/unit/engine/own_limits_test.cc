@@ -122,6 +122,41 @@ TEST_F(OwnLimits, SeveralChecksAreChargedTogetherOrNotAtAll) {
   EXPECT_EQ(engine_.open_leases(), 0u);
 }
 
+TEST_F(OwnLimits, SeveralChecksThatAreDeniedLeaveNoTraceOnAPolicyWithoutHolds) {
+  load(R"(
+policies:
+  - {id: wide, match: {operations: [wide]}, limit: 20/60s, holds: false}
+  - {id: narrow, match: {operations: [narrow]}, limit: {strategy: token_bucket, capacity: 1, refill_rate: 1/min}}
+)");
+  const Q wide = std::move(Q("wide").agent("a").cost(3));
+  const Q nothing = std::move(Q("wide").agent("a").cost(0));
+  const Q narrow = std::move(Q("narrow").agent("a").cost(2));
+  const std::array<Check, 2> checks{wide.get(), narrow.get()};
+  bool allowed = true;
+  engine_.check_all(clock_.now(), checks,
+                    {.each = [](std::size_t, const CheckDecision&) {}, .done = [&](bool all) { allowed = all; }});
+  EXPECT_FALSE(allowed);
+  EXPECT_EQ(left(nothing), 20) << "nothing was admitted, so nothing is charged";
+}
+
+TEST_F(OwnLimits, ARefundGivesBackWhatIsStatedAndNothingToAPolicyWithoutHolds) {
+  load(R"(
+policies:
+  - {id: least, match: {operations: [x]}, limit: 20/60s, least_cost: 5}
+  - {id: final, match: {operations: [y]}, limit: 20/60s, holds: false}
+)");
+  const Q x = std::move(Q("x").agent("a").cost(10));
+  const Q y = std::move(Q("y").agent("a").cost(10));
+  ASSERT_TRUE(ask(x).allowed);
+  ASSERT_TRUE(ask(y).allowed);
+  engine_.refund(clock_.now(), Q("x").agent("a").get());
+  EXPECT_EQ(ask(Q("x").agent("a").cost(6)).remaining, 5) << "one came back, not five";
+  engine_.refund(clock_.now(), y.get());
+  EXPECT_EQ(left(Q("y").agent("a").cost(0)), 10);
+  engine_.refund(clock_.now(), y.get(), Engine::GiveBack::kUndo);
+  EXPECT_EQ(left(Q("y").agent("a").cost(0)), 20) << "a check that was denied after all is undone";
+}
+
 TEST_F(OwnLimits, ARefundGivesCostBackToEveryPolicyThatMatches) {
   load(R"(
 policies:

@@ -1,11 +1,9 @@
 // A remote store that is there but late, and one that is away: what is admitted without it.
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <functional>
 #include <string>
 
-#include "support/engines.h"
+#include "support/remote_engine.h"
 
 namespace headgate::engine {
 namespace {
@@ -13,78 +11,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Answers from cells in memory, or not, or when the test says so.
-class LateRemote final : public store::RemoteStore {
- public:
-  explicit LateRemote(Clock& clock) : clock_(clock), cells_({.seed = 1}) {}
-
-  void apply(std::span<const store::Charge> charges, const store::Ask& ask, std::span<core::Outcome> outcomes,
-             Done done) override {
-    auto answer = [this, charges, ask, outcomes, done = std::move(done)] {
-      if (why) return done(Error{*why, "no answer", true});
-      store::Ask now = ask;
-      now.now = clock_.now();
-      now.wall = clock_.wall(now.now);
-      done(Answer{cells_.apply(charges, now, outcomes), now.now});
-    };
-    if (holds_back) {
-      waiting.emplace_back(std::move(answer));
-    } else {
-      answer();
-    }
-  }
-  void refund(const store::Charge& charge, Nanos charged_at, Told) override {
-    cells_.refund(charge, charged_at, clock_.now());
-  }
-  void release(const store::Charge& charge, LeaseId lease, Told) override {
-    cells_.release(charge, lease, clock_.now());
-  }
-  void renew(const store::Charge& charge, LeaseId lease, Told) override { cells_.renew(charge, lease, clock_.now()); }
-  Nanos now_approx() const noexcept override { return clock_.now(); }
-
-  void answer_all() {
-    while (!waiting.empty()) {
-      const auto next = std::move(waiting.front());
-      waiting.pop_front();
-      next();
-    }
-  }
-
-  std::optional<ErrorCode> why;  // it does not answer
-  bool holds_back = false;
-  std::deque<std::function<void()>> waiting;
-
- private:
-  Clock& clock_;
-  store::MemoryStore cells_;
-};
-
-struct LateStore : testing::Test {
-  ManualClock clock{seconds{1'000'000}};
-  LateRemote remote{clock};
-  Engine engine{{.clock = &clock, .seed = 1, .remote = &remote}};
-
-  void load_late(const std::string& rest) {
-    policy::ReadResult read = policy::read_text(
-        "policies: [{id: ten, match: {operations: [op]}, key: [agent], "
-        "limit: {strategy: sliding_window, limit: 10, window: 60s}" +
-            rest + "}]",
-        "test");
-    for (const auto& problem : read.problems) ADD_FAILURE() << problem.message;
-    ASSERT_TRUE(engine.load(std::move(read.document)));
-  }
-  static Check late_check(std::string_view agent = "a") {
-    Check check;
-    check.agent = agent;
-    check.operation = "op";
-    return check;
-  }
-};
+class LateStore : public test::RemoteEngineFixture {};
 
 TEST_F(LateStore, ALateAnswerDeniesForAMomentAndAdmitsNothingHere) {
-  load_late("");
+  load_ten();
   remote.why = ErrorCode::kTimedOut;
-  const CheckDecision decision = engine.check(late_check());
+  const CheckDecision decision = engine.check(check_of());
   EXPECT_FALSE(decision.allowed);
   EXPECT_EQ(decision.error(), "store_late");
   EXPECT_EQ(decision.retry_after, milliseconds{100});
@@ -96,9 +28,9 @@ TEST_F(LateStore, ALateAnswerDeniesForAMomentAndAdmitsNothingHere) {
 }
 
 TEST_F(LateStore, AStoreThatIsAwayHasAStandInWhichSaysSo) {
-  load_late("");
+  load_ten();
   remote.why = ErrorCode::kIo;
-  const CheckDecision decision = engine.check(late_check());
+  const CheckDecision decision = engine.check(check_of());
   EXPECT_TRUE(decision.allowed);
   EXPECT_TRUE(decision.stand_in);
   EXPECT_EQ(engine.stand_ins(), 1U);
@@ -106,17 +38,17 @@ TEST_F(LateStore, AStoreThatIsAwayHasAStandInWhichSaysSo) {
 }
 
 TEST_F(LateStore, AnOpenPolicyAdmitsWhatIsLate) {
-  load_late(", on_store_failure: open");
+  load_ten(", on_store_failure: open");
   remote.why = ErrorCode::kTimedOut;
-  EXPECT_TRUE(engine.check(late_check()).allowed);
+  EXPECT_TRUE(engine.check(check_of()).allowed);
   EXPECT_EQ(engine.late_answers(), 1U);
   EXPECT_EQ(engine.stand_ins(), 0U) << "it is not away";
 }
 
 TEST_F(LateStore, AClosedPolicyDeniesWhatIsLate) {
-  load_late(", on_store_failure: closed");
+  load_ten(", on_store_failure: closed");
   remote.why = ErrorCode::kTimedOut;
-  EXPECT_EQ(engine.check(late_check()).error(), "store_late");
+  EXPECT_EQ(engine.check(check_of()).error(), "store_late");
 }
 
 TEST_F(LateStore, ABucketThatTheAskerNamesIsDeniedWhenLateAndJudgedHereWhenAway) {
@@ -136,12 +68,12 @@ TEST_F(LateStore, ABucketThatTheAskerNamesIsDeniedWhenLateAndJudgedHereWhenAway)
 }
 
 TEST_F(LateStore, ChecksThatDoNotWaitInLineAreAnsweredWhenTheStoreAnswers) {
-  load_late(", behavior: queue, max_wait: 10s");
+  load_ten(", behavior: queue, max_wait: 10s");
   remote.holds_back = true;
   std::vector<bool> allowed;
   for (int i = 0; i < 12; ++i) {
     CheckDecision decision;
-    const std::uint64_t asked = engine.check_later(clock.now(), late_check(), decision, [&]() -> Engine::Done {
+    const std::uint64_t asked = engine.check_later(clock.now(), check_of(), decision, [&]() -> Engine::Done {
       return [&](const CheckDecision& decided) { allowed.push_back(decided.allowed); };
     });
     EXPECT_TRUE(Engine::in_flight(asked));
@@ -155,13 +87,13 @@ TEST_F(LateStore, ChecksThatDoNotWaitInLineAreAnsweredWhenTheStoreAnswers) {
 }
 
 TEST_F(LateStore, ChecksThatAreAllAdmittedOrNoneWaitForOneAnotherAndNotForTheCaller) {
-  load_late("");
+  load_ten();
   remote.holds_back = true;
   std::string told;
   {
     // What was asked may be gone by the time that it is answered.
     const std::string agent = "an agent whose name is too long to lie in the string itself";
-    std::vector<Check> checks{late_check(agent), late_check("b")};
+    std::vector<Check> checks{check_of(agent), check_of("b")};
     engine.check_all(clock.now(), checks,
                      {.each =
                           [&](std::size_t nth, const CheckDecision& decision) {
@@ -178,21 +110,21 @@ TEST_F(LateStore, ChecksThatAreAllAdmittedOrNoneWaitForOneAnotherAndNotForTheCal
 }
 
 TEST_F(LateStore, WhatAnEarlierCheckWasChargedComesBackWhenALaterOneIsDenied) {
-  load_late("");
-  Check all = late_check("b");
+  load_ten();
+  Check all = check_of("b");
   const std::array<Cost, 1> ten{{{"requests", 10}}};
   all.costs = ten;
   ASSERT_TRUE(engine.check(all).allowed);
   remote.holds_back = true;
   std::string told;
-  const std::array<Check, 3> checks{late_check("a"), late_check("b"), late_check("c")};
+  const std::array<Check, 3> checks{check_of("a"), check_of("b"), check_of("c")};
   engine.check_all(clock.now(), checks,
                    {.each = [&](std::size_t, const CheckDecision& d) { told += d.allowed ? "yes " : "no "; },
                     .done = [&](bool allowed) { told += allowed ? "all" : "none"; }});
   remote.answer_all();
   EXPECT_EQ(told, "yes no yes none");
   remote.holds_back = false;
-  Check look = late_check("a");
+  Check look = check_of("a");
   look.peek = true;
   EXPECT_EQ(engine.check(look).remaining, 9);
 }

@@ -1,112 +1,16 @@
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <functional>
-
-#include "support/engines.h"
+#include "support/remote_engine.h"
 
 namespace headgate::engine {
 namespace {
 
 using std::chrono::seconds;
-using store::RemoteStore;
 
-// A store elsewhere, as an engine sees it: cells in memory, answers when the test says so, or none.
-class FakeRemote final : public RemoteStore {
- public:
-  explicit FakeRemote(Clock& clock) : clock_(clock), cells_({.seed = 1}) {}
-
-  void apply(std::span<const store::Charge> charges, const store::Ask& ask, std::span<core::Outcome> outcomes,
-             Done done) override {
-    ++asked;
-    const auto answer = [=, this] {
-      if (away) return done(Error{ErrorCode::kIo, "nobody answers", true});
-      store::Ask now = ask;
-      now.now = clock_.now();
-      now.wall = clock_.wall(now.now);
-      done(Answer{cells_.apply(charges, now, outcomes), now.now});
-    };
-    if (holds_back) {
-      waiting.emplace_back(answer);
-    } else {
-      answer();
-    }
-  }
-  std::optional<store::Applied> try_now(std::span<const store::Charge> charges, const store::Ask&,
-                                        std::span<core::Outcome> outcomes) override {
-    if (leased_units <= 0) return std::nullopt;
-    for (const store::Charge& charge : charges) {
-      if (!charge.leased) return std::nullopt;
-    }
-    --leased_units;
-    for (std::size_t i = 0; i < charges.size(); ++i) outcomes[i] = {.limit = 10, .remaining = leased_units};
-    return store::Applied{};
-  }
-  void refund(const store::Charge& charge, Nanos charged_at, Told) override {
-    cells_.refund(charge, charged_at, clock_.now());
-  }
-  void release(const store::Charge& charge, LeaseId lease, Told) override {
-    cells_.release(charge, lease, clock_.now());
-  }
-  void renew(const store::Charge& charge, LeaseId lease, Told) override { cells_.renew(charge, lease, clock_.now()); }
-  Nanos now_approx() const noexcept override { return clock_.now(); }
-
-  void answer_all() {
-    while (!waiting.empty()) {
-      const auto next = std::move(waiting.front());
-      waiting.pop_front();
-      next();
-    }
-  }
-
-  bool away = false;
-  bool holds_back = false;
-  Units leased_units = 0;
-  int asked = 0;
-  std::deque<std::function<void()>> waiting;
-
- private:
-  Clock& clock_;
-  store::MemoryStore cells_;
-};
-
-class RemoteEngine : public testing::Test {
- protected:
-  void load(std::string_view text) {
-    policy::ReadResult read = policy::read_text(text, "test");
-    for (const auto& problem : read.problems) ADD_FAILURE() << problem.message;
-    ASSERT_TRUE(engine.load(std::move(read.document)));
-  }
-  static Check check_of(std::string_view agent) {
-    Check check;
-    check.agent = agent;
-    check.operation = "op";
-    return check;
-  }
-  int admitted(int asks) {
-    int count = 0;
-    for (int i = 0; i < asks; ++i) count += engine.check(check_of("a")).allowed ? 1 : 0;
-    return count;
-  }
-
-  ManualClock clock{seconds{1'000'000}};
-  FakeRemote remote{clock};
-  int wakes = 0;
-  Engine engine{{.clock = &clock, .seed = 1, .remote = &remote, .wake = [this] { ++wakes; }}};
-};
-
-constexpr std::string_view kTen = R"(
-policies:
-  - id: ten
-    match: {operations: [op]}
-    key: [agent]
-    limit: {strategy: sliding_window, limit: 10, window: 60s}
-)";
-
-std::string with(std::string_view line) { return std::string(kTen) + "    " + std::string(line) + "\n"; }
+class RemoteEngine : public test::RemoteEngineFixture {};
 
 TEST_F(RemoteEngine, AnswersWhenTheStoreDoes) {
-  load(kTen);
+  load_ten();
   remote.holds_back = true;
   CheckDecision decision;
   int answers = 0;
@@ -127,14 +31,14 @@ TEST_F(RemoteEngine, AnswersWhenTheStoreDoes) {
 }
 
 TEST_F(RemoteEngine, ChargesTheRemoteCellsAndNotItsOwn) {
-  load(kTen);
+  load_ten();
   EXPECT_EQ(admitted(12), 10);
   EXPECT_EQ(engine.totals().cells, 0U);
   EXPECT_EQ(remote.asked, 12);
 }
 
 TEST_F(RemoteEngine, AsksNobodyWhileUnitsTakenAheadLast) {
-  load(with("consistency: leased"));
+  load_ten(", consistency: leased");
   remote.leased_units = 3;
   EXPECT_EQ(admitted(3), 3);
   EXPECT_EQ(remote.asked, 0);
@@ -143,15 +47,15 @@ TEST_F(RemoteEngine, AsksNobodyWhileUnitsTakenAheadLast) {
 }
 
 TEST_F(RemoteEngine, AStrictPolicyIsNeverAnsweredFromUnitsTakenAhead) {
-  load(kTen);
+  load_ten();
   remote.leased_units = 3;
   EXPECT_EQ(admitted(2), 2);
   EXPECT_EQ(remote.asked, 2);
 }
 
 TEST_F(RemoteEngine, AClosedPolicyDeniesWhileTheStoreIsAway) {
-  load(with("on_store_failure: closed"));
-  remote.away = true;
+  load_ten(", on_store_failure: closed");
+  remote.why = ErrorCode::kIo;
   const CheckDecision decision = engine.check(check_of("a"));
   EXPECT_FALSE(decision.allowed);
   EXPECT_EQ(decision.error(), "store_unavailable");
@@ -162,15 +66,15 @@ TEST_F(RemoteEngine, AClosedPolicyDeniesWhileTheStoreIsAway) {
 }
 
 TEST_F(RemoteEngine, AnOpenPolicyAdmitsWhileTheStoreIsAway) {
-  load(with("on_store_failure: open"));
-  remote.away = true;
+  load_ten(", on_store_failure: open");
+  remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(25), 25);
 }
 
 TEST_F(RemoteEngine, ALocalPolicyAdmitsItsShareWhileTheStoreIsAway) {
-  load(kTen);
+  load_ten();
   engine.set_local_share(0.3);
-  remote.away = true;
+  remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(25), 3);
   engine.set_local_share(0.5);
   EXPECT_EQ(admitted(25), 2);
@@ -203,7 +107,7 @@ TEST_F(RemoteAllowances, AreChargedInTheStore) {
 
 TEST_F(RemoteAllowances, DoAsTheyWereToldWhileTheStoreIsAway) {
   engine.set_local_share(0.3);
-  remote.away = true;
+  remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(policy::OnStoreFailure::kClosed, 3), 0);
   EXPECT_EQ(last.error(), "store_unavailable");
   EXPECT_EQ(engine.arrears(), 0U);
@@ -211,77 +115,75 @@ TEST_F(RemoteAllowances, DoAsTheyWereToldWhileTheStoreIsAway) {
   EXPECT_EQ(last.why, Why::kQuota);
   EXPECT_EQ(admitted(policy::OnStoreFailure::kOpen, 5), 5);
   EXPECT_EQ(engine.arrears(), 1U);
-  remote.away = false;
+  remote.why.reset();
   engine.make_up();
   EXPECT_EQ(admitted(policy::OnStoreFailure::kLocal, 5), 2);  // of ten, eight are used
 }
 
 TEST_F(RemoteEngine, ALocalShareIsAtLeastOne) {
-  load(kTen);
+  load_ten();
   engine.set_local_share(0.001);
-  remote.away = true;
+  remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(5), 1);
 }
 
 TEST_F(RemoteEngine, AClosedPolicyKeepsTheOthersFromBeingCharged) {
-  load(std::string(kTen) + R"(
-  - id: shut
-    match: {operations: [op]}
-    key: [agent]
-    limit: {strategy: fixed_window, limit: 100, window: 60s}
-    on_store_failure: closed
+  load(R"(
+policies:
+  - {id: ten, match: {operations: [op]}, limit: {strategy: sliding_window, limit: 10, window: 60s}}
+  - {id: shut, match: {operations: [op]}, limit: 100/60s, on_store_failure: closed}
 )");
-  remote.away = true;
+  remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(5), 0);
   EXPECT_EQ(engine.arrears(), 0U);
   EXPECT_EQ(engine.totals().cells, 0U);
 }
 
 TEST_F(RemoteEngine, WhatWasAdmittedMeanwhileIsChargedAfterwards) {
-  load(kTen);
+  load_ten();
   EXPECT_EQ(admitted(2), 2);
-  remote.away = true;
+  remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(5), 5);
   EXPECT_EQ(engine.arrears(), 1U);
-  remote.away = false;
+  remote.why.reset();
   engine.make_up();
   EXPECT_EQ(engine.arrears(), 0U);
   EXPECT_EQ(admitted(10), 3);
 }
 
 TEST_F(RemoteEngine, WhatIsOwedBeyondTheLimitIsChargedAsFarAsItGoes) {
-  load(kTen);
+  load_ten();
   EXPECT_EQ(admitted(7), 7);
-  remote.away = true;
+  remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(9), 9);
-  remote.away = false;
+  remote.why.reset();
   engine.make_up();
   EXPECT_EQ(admitted(1), 0);
 }
 
 TEST_F(RemoteEngine, WhatHasLeftTheWindowIsOwedNoMore) {
-  load(kTen);
-  remote.away = true;
+  load_ten();
+  remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(9), 9);
-  remote.away = false;
+  remote.why.reset();
   clock.advance(seconds{61});
   engine.make_up();
   EXPECT_EQ(admitted(20), 10);
 }
 
 TEST_F(RemoteEngine, WhatCouldNotBeMadeUpIsKeptForTheNextTime) {
-  load(kTen);
-  remote.away = true;
+  load_ten();
+  remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(4), 4);
   engine.make_up();
   EXPECT_EQ(engine.arrears(), 1U);
-  remote.away = false;
+  remote.why.reset();
   engine.make_up();
   EXPECT_EQ(admitted(20), 6);
 }
 
 TEST_F(RemoteEngine, SettlingForLessGivesTheRestBackThere) {
-  load(kTen);
+  load_ten();
   Check check = check_of("a");
   const std::array<Cost, 1> cost{Cost{"requests", 8}};
   check.costs = cost;
@@ -295,8 +197,8 @@ TEST_F(RemoteEngine, SettlingForLessGivesTheRestBackThere) {
 }
 
 TEST_F(RemoteEngine, AHoldTakenWhileTheStoreWasAwayIsReleasedHere) {
-  load(kTen);
-  remote.away = true;
+  load_ten();
+  remote.why = ErrorCode::kIo;
   Check check = check_of("a");
   check.hold = true;
   const CheckDecision held = engine.check(check);
@@ -306,7 +208,7 @@ TEST_F(RemoteEngine, AHoldTakenWhileTheStoreWasAwayIsReleasedHere) {
 }
 
 TEST_F(RemoteEngine, ACheckThatMayQueueWaitsForRoomThere) {
-  load(with("behavior: queue\n    max_wait: 90s"));
+  load_ten(", behavior: queue, max_wait: 90s");
   EXPECT_EQ(admitted(10), 10);
   CheckDecision decision;
   int answers = 0;
@@ -326,7 +228,7 @@ TEST_F(RemoteEngine, ACheckThatMayQueueWaitsForRoomThere) {
 }
 
 TEST_F(RemoteEngine, AnAskerWhoIsGoneLeavesTheLineByTheNumberItWasGivenInFlight) {
-  load(with("behavior: queue\n    max_wait: 90s"));
+  load_ten(", behavior: queue, max_wait: 90s");
   EXPECT_EQ(admitted(10), 10);
   CheckDecision decision;
   Why why = Why::kPassed;
@@ -353,9 +255,45 @@ TEST_F(RemoteEngine, AThrottledAskerIsToldWhenTheStoreAnswers) {
   remote.answer_all();
   EXPECT_EQ(told, (std::vector<bool>{true, false}));
   remote.holds_back = false;
-  remote.away = true;
+  remote.why = ErrorCode::kIo;
   EXPECT_FALSE(ask());
   EXPECT_EQ(told, (std::vector<bool>{true, false, true}));  // its own cells stand in
+}
+
+TEST_F(RemoteEngine, AStandInWithoutRoomDeniesABucketThatIsNew) {
+  Engine small{{.clock = &clock, .max_cells = 1, .seed = 1, .remote = &remote}};
+  remote.why = ErrorCode::kIo;
+  std::vector<std::string> told;
+  for (const char* key : {"k", "other", "k"}) {
+    const Gcra bucket{.max_burst = 9, .count = 10, .period = seconds{60}};
+    const auto now = small.throttle_or_wait(clock.now(), {key}, bucket, 1, [&]() -> Engine::Throttled {
+      return [&](const Decision& decision) { told.emplace_back(to_string(decision.reason)); };
+    });
+    EXPECT_FALSE(now.has_value());
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"ok", "too_many_keys", "ok"}));
+}
+
+TEST_F(RemoteEngine, APolicyWithoutHoldsKeepsWhatIsReleased) {
+  load_ten(", holds: false");
+  Check check = check_of();
+  check.hold = true;
+  for (int i = 0; i < 10; ++i) {
+    const CheckDecision held = engine.check(check);
+    ASSERT_TRUE(held.allowed) << i;
+    ASSERT_TRUE(engine.release(held.lease, "a"));
+  }
+  EXPECT_FALSE(engine.check(check).allowed);
+}
+
+TEST_F(RemoteEngine, ALeastCostIsChargedThere) {
+  load_ten(", least_cost: 5");
+  const std::array<Cost, 1> nothing{Cost{"requests", 0}};
+  Check check = check_of();
+  check.costs = nothing;
+  EXPECT_EQ(engine.check(check).remaining, 5);
+  EXPECT_EQ(engine.check(check_of()).remaining, 0);
+  EXPECT_FALSE(engine.check(check).allowed);
 }
 
 TEST_F(RemoteEngine, BucketsThatAskersNameAreThereToo) {
@@ -364,7 +302,7 @@ TEST_F(RemoteEngine, BucketsThatAskersNameAreThereToo) {
   EXPECT_TRUE(engine.throttle(clock.now(), "k", bucket, 1)->allowed());
   EXPECT_FALSE(engine.throttle(clock.now(), "k", bucket, 1)->allowed());
   EXPECT_EQ(remote.asked, 3);
-  remote.away = true;
+  remote.why = ErrorCode::kIo;
   EXPECT_TRUE(engine.throttle(clock.now(), "k", bucket, 1)->allowed());  // its own cells stand in
 }
 

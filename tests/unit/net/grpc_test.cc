@@ -375,6 +375,26 @@ TEST_F(GrpcSession, PingsWhoIsSilentAndGivesUpOnWhoStaysSo) {
   EXPECT_TRUE(session->close);
 }
 
+TEST_F(GrpcSession, APeerThatNoCallHasMadeKnownInTimeIsToldToGo) {
+  limits.sign_in = 10s;
+  for (const bool calls : {false, true}) {
+    begin();
+    exchange();
+    if (calls) ask(framed("hello"));
+    session->tick(now + 9s);
+    EXPECT_FALSE(session->close);
+    nghttp2_submit_ping(client->h2(), NGHTTP2_FLAG_NONE, nullptr);
+    exchange();
+    session->tick(now + 10s);
+    EXPECT_EQ(session->close, !calls) << "pings do not count";
+    client->in(std::exchange(session->out, {}));
+    EXPECT_EQ(client->goaways.size(), calls ? 0U : 1U);
+    if (!calls) {
+      EXPECT_EQ(client->goaways[0].second, static_cast<std::uint32_t>(NGHTTP2_NO_ERROR));
+    }
+  }
+}
+
 TEST(GrpcText, ReadsTimeouts) {
   EXPECT_EQ(parse_grpc_timeout("1H"), 1h);
   EXPECT_EQ(parse_grpc_timeout("2M"), 2min);

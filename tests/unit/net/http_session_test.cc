@@ -91,6 +91,60 @@ TEST_F(HttpSession, AnswersARequest) {
   EXPECT_EQ(echo.ip, "10.1.2.3");
 }
 
+// The handler learns who the peer is from "/known".
+class Knowing final : public HttpHandler {
+ public:
+  void handle(const HttpRequest& request, HttpReply& reply) override {
+    if (request.path == "/known") reply.standing = Standing::kKnown;
+    reply.send({});
+  }
+};
+
+TEST(HttpSignIn, AConnectionThatHasNotShownWhoItIsInTimeIsClosed) {
+  using namespace std::chrono_literals;
+  Knowing handler;
+  const HttpLimits limits{.sign_in = 10s};
+  struct Case {
+    std::string_view path;
+    std::string certificate;
+    bool closed;
+  };
+  for (const Case& each : {Case{"", "", true}, {"/open", "", true}, {"/known", "", false}, {"/open", "A", false}}) {
+    Peer of = peer();
+    of.certificate = each.certificate;
+    const auto session = make_http_session(handler, of, limits);
+    session->tick(1s);
+    for (const Nanos now : {2s, 5s, 10s}) {
+      if (!each.path.empty()) session->receive("GET " + std::string(each.path) + " HTTP/1.1\r\nHost: h\r\n\r\n", now);
+      session->tick(now);
+      ASSERT_FALSE(session->close);
+    }
+    session->tick(11s);
+    EXPECT_EQ(session->close, each.closed) << each.path;
+  }
+}
+
+TEST(HttpSignIn, WhoIsAlwaysInTheMiddleOfARequestIsClosedAfterIt) {
+  using namespace std::chrono_literals;
+  Knowing handler;
+  const auto session = make_http_session(handler, peer(), {.sign_in = 10s});
+  session->receive("GET /open HTTP/1.1\r\nHost: h\r\n\r\nGET /open ", 1s);
+  session->tick(12s);
+  EXPECT_FALSE(session->close);
+  session->receive("HTTP/1.1\r\nHost: h\r\n\r\nGET /open ", 12s);
+  EXPECT_TRUE(session->close);
+}
+
+TEST(HttpSignIn, WhoShowsItWithTheLastRequestStays) {
+  using namespace std::chrono_literals;
+  Knowing handler;
+  const auto session = make_http_session(handler, peer(), {.sign_in = 10s});
+  session->receive("GET /known ", 1s);
+  session->receive("HTTP/1.1\r\nHost: h\r\n\r\n", 12s);
+  session->tick(13s);
+  EXPECT_FALSE(session->close);
+}
+
 TEST_F(HttpSession, AnswersCarryADate) {
   hand.receive("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_TRUE(std::regex_search(hand.sent, std::regex("\r\nDate: [A-Z][a-z]{2}, \\d\\d [A-Z][a-z]{2} \\d{4} "

@@ -15,6 +15,7 @@ struct Log {
   int count = 0;
   std::vector<std::shared_ptr<RespLater>> later;
   std::string large;
+  std::string ended;  // what the session is told at the next tick
 };
 
 // Gives back what it was told.
@@ -47,6 +48,7 @@ class RespEcho final : public RespCommands {
       for (const std::string_view arg : args) reply.bulk(arg);
     }
   }
+  [[nodiscard]] std::string_view tick(Nanos /*now*/) noexcept override { return log_.ended; }
 
  private:
   Log& log_;
@@ -262,6 +264,43 @@ TEST_F(RespSession, ALaterReplyKnowsThatItsAskerIsGone) {
   hand.run_posted();
   EXPECT_EQ(hand.take(), ":5\r\n");
   EXPECT_TRUE(hand.closed);
+}
+
+TEST_F(RespSession, ALaterReplyThatRefusesEndsTheConnectionInItsTurn) {
+  EXPECT_EQ(ask("LATER\r\nb\r\nLATER\r\nc\r\nLATER\r\n*1\r\n"), "");
+  log.later[1]->refuse("NOAUTH gone");
+  hand.run_posted();
+  EXPECT_EQ(hand.take(), "") << "the first has not been answered";
+  EXPECT_FALSE(hand.closed);
+  answer(log.later[0], 1);
+  hand.run_posted();
+  EXPECT_EQ(hand.take(), ":1\r\n*1\r\n$1\r\nb\r\n-NOAUTH gone\r\n");
+  EXPECT_TRUE(hand.closed);
+  EXPECT_TRUE(log.later[2]->abandoned());
+}
+
+TEST_F(RespSession, AnIdleConnectionWhoseTokenEndsIsToldAndClosed) {
+  std::unique_ptr<Session> session = make_resp_session(std::make_unique<RespEcho>(log));
+  session->receive("*1\r\n", Nanos{1});
+  session->tick(Nanos{2});
+  EXPECT_FALSE(session->close);
+  log.ended = "NOAUTH gone";
+  session->tick(Nanos{3});
+  EXPECT_EQ(session->out, "-NOAUTH gone\r\n");
+  EXPECT_TRUE(session->close);
+}
+
+TEST_F(RespSession, AnOutstandingAnswerComesBeforeTheEndOfItsToken) {
+  hand.receive("LATER\r\n");
+  log.ended = "NOAUTH gone";
+  hand.session().tick(Nanos{2});
+  EXPECT_FALSE(hand.session().close);
+  answer(log.later[0], 5);
+  hand.run_posted();
+  EXPECT_EQ(hand.take(), ":5\r\n");
+  hand.session().tick(Nanos{3});
+  EXPECT_EQ(hand.session().out, "-NOAUTH gone\r\n");
+  EXPECT_TRUE(hand.session().close);
 }
 
 TEST_F(RespSession, StopsAnsweringWhileTooMuchWaits) {

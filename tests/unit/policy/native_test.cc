@@ -127,6 +127,48 @@ TEST(NativePolicy, AWaitThatNothingBoundsIsNoProblem) {
   EXPECT_EQ(problems(with("max_wait: 1s\naction: log")), "");
 }
 
+TEST(NativePolicy, ReadsWhatACheckIsChargedAtLeastAndWhetherHoldsAreGivenBack) {
+  const Policy none = policy(with(""));
+  EXPECT_EQ(none.least_cost, 0);
+  EXPECT_TRUE(none.holds);
+  const Policy both = policy(with("least_cost: 5\nholds: false", "limit: 10/s"));
+  EXPECT_EQ(both.least_cost, 5);
+  EXPECT_FALSE(both.holds);
+  EXPECT_EQ(policy(with("unit: usd\nleast_cost: 0.25", "limit: 10/s")).least_cost, 250'000);
+  const Policy json = policy(R"({"policies": [{"id": "p", "limit": "10/s", "least_cost": 2, "holds": false}]})");
+  EXPECT_EQ(json.least_cost, 2);
+  EXPECT_FALSE(json.holds);
+  const Policy slots = policy(with("unit: usd\nleast_cost: 2", "limit: {strategy: concurrency, max: 4}"));
+  EXPECT_EQ(slots.least_cost, 2) << "slots are counted one by one";
+}
+
+TEST(NativePolicy, RefusesALeastCostThatNoLimitCouldAdmit) {
+  const std::string where = "4:17: policy \"p\": ";
+  EXPECT_EQ(problems(with("least_cost: 0")),
+            where + "least_cost must be above 0 and at most 1, the most that its limits admit at once, got 0");
+  EXPECT_EQ(problems(with("least_cost: -1")),
+            where + "least_cost must be above 0 and at most 1, the most that its limits admit at once, got -1");
+  EXPECT_EQ(problems(with("least_cost: 6", "limit: [5/s, 100/1h]")),
+            where + "least_cost must be above 0 and at most 5, the most that its limits admit at once, got 6");
+  EXPECT_EQ(problems(with("least_cost: 0.5")), where + "least_cost must be a whole number, got 0.5");
+  EXPECT_EQ(problems(with("least_cost: much")), where + "least_cost must be a number, got \"much\"");
+  EXPECT_EQ(problems(with("least_cost: [1]")), where + "least_cost must be a number, got a list");
+  EXPECT_EQ(problems(with("least_cost: 0.0000001\nunit: usd")),
+            where + "least_cost must have at most 6 decimals, got 0.0000001");
+  EXPECT_EQ(problems(with("least_cost: 2.5\nunit: usd", "limit: 2.25/s")),
+            where + "least_cost must be above 0 and at most 2.25, the most that its limits admit at once, got 2.5");
+  EXPECT_EQ(problems(with("least_cost: 6", "limit: unlimited")), "");
+}
+
+TEST(NativePolicy, RefusesToKeepSlotsForGood) {
+  EXPECT_EQ(
+      problems(with("holds: false", "limit: {strategy: concurrency, max: 4}")),
+      "4:12: policy \"p\": holds: false must go with a limit other than concurrency, whose slots are always given "
+      "back");
+  EXPECT_EQ(problems(with("holds: false", "limit: [{strategy: concurrency, max: 4}, 5/s]")), "");
+  EXPECT_EQ(problems(with("holds: never")), "4:12: policy \"p\": holds must be true or false, got \"never\"");
+}
+
 TEST(NativePolicy, TiersThatThereAreNotAreRefused) {
   EXPECT_EQ(problems(with("match: {tiers: [huge]}")),
             "4:21: policy \"p\": each of tiers must match light, normal or heavy, got \"huge\"");

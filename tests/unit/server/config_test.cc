@@ -369,7 +369,9 @@ Config unusual(const test::TempFolder& folder) {
   config.connections_per_address = 8;
   config.kept_for = {"10.0.0.0/8"};
   config.gate_trust = {"agent", "user"};
+  config.gate_max_wait = 150ms;
   config.max_caller_cells = 9;
+  config.max_cells_per_agent = 11;
   config.max_buffered = 2 << 20;
   config.sign_in_within = std::chrono::seconds{3};
   config.resp_idle = std::chrono::seconds{4};
@@ -379,8 +381,8 @@ Config unusual(const test::TempFolder& folder) {
   config.ledger_interval = 250ms;
   config.retention_days = 30;
   config.disk_reserve_percent = 7;
-  config.quotas.records_per_second = 3;
-  config.quotas.records_per_day = 4;
+  config.quotas.records = {.per_second = 3, .per_day = 4};
+  config.quotas.token_records = {.per_second = 5, .per_day = 6};
   config.quotas.book.mode = quota::Mode::kMonitor;
   config.quotas.book.default_plan = "premium";
   config.quotas.book.timezone = "Europe/Berlin";

@@ -188,7 +188,7 @@ RC_GTEST_PROP(CellTable, OneRoundOfSweepingDropsExactlyTheIdleCells, ()) {
 TEST(CellTable, EmptyTableFindsNothingAndHoldsNoMemory) {
   const CellTable<2> table;
   EXPECT_EQ(table.find(0, Tag::identity(0, Strategy::kTokenBucket)), nullptr);
-  EXPECT_EQ(table.oldest_near(0, 16), nullptr);
+  EXPECT_EQ(table.oldest_near(0, 16, kAnyCell), nullptr);
   EXPECT_EQ(table.bucket_count(), 0U);
   table.prefetch(0);
 }
@@ -270,7 +270,7 @@ RC_GTEST_PROP(CellTable, TheOldestNearByIsTheOneThatBecomesIdleFirst, ()) {
     table.insert(key.first, key.second, Nanos{0}, kIgnoreDrops)->words[0] = idle_at;
   }
   const auto cursor = *rc::gen::inRange<std::uint32_t>(0, 1000);
-  const auto* oldest = table.oldest_near(cursor, table.bucket_count() + 5);
+  const auto* oldest = table.oldest_near(cursor, table.bucket_count() + 5, kAnyCell);
   RC_ASSERT((oldest != nullptr));
   RC_ASSERT(oldest->words[0] == least);
 }

@@ -133,7 +133,7 @@ TEST_F(SnapshotFile, WithAnyByteAlteredIsRefused) {
       if (at < 8) {
         ASSERT_EQ(message, unusable("it was written by something else"));
       } else if (at < 12) {
-        ASSERT_TRUE(message.starts_with(unusable("its version must be 3, got "))) << message;
+        ASSERT_TRUE(message.starts_with(unusable("its version must be 4, got "))) << message;
       } else {
         ASSERT_EQ(message, unusable("its checksum does not match: it is torn or was altered"));
       }
@@ -152,7 +152,7 @@ TEST_F(SnapshotFile, OfSomethingElseIsRefused) {
 TEST_F(SnapshotFile, OfAnotherVersionIsRefusedByName) {
   std::string bytes = saved();
   bytes[8] = 1;
-  EXPECT_EQ(refusal(sign(bytes)), unusable("its version must be 3, got 1"));
+  EXPECT_EQ(refusal(sign(bytes)), unusable("its version must be 4, got 1"));
 }
 
 TEST_F(SnapshotFile, ThatIsMissingIsNotRead) {
