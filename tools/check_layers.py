@@ -24,11 +24,18 @@ MAY_INCLUDE = {
     "state": {"headgate", "base"},
     # Told by the engine, it knows the engine's events and counts.
     "observe": {"headgate", "base", "core", "control", "engine"},
-    # Plans, the ledger and the line of those who wait: no engine, which meets it in the api.
+    # Plans, the ledger and the line of those who wait: no engine, which meets it in service.
     "quota": {"headgate", "base", "core"},
-    "api": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "quota", "state", "observe"},
+    # Operations on the domain, which all protocols share.
+    "service": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "quota", "state", "observe"},
+    # Several nodes: the store they share, and the state that reaches all of them.
+    "cluster": {"headgate", "base", "core", "control", "policy", "store", "engine", "quota", "state", "observe",
+                "service"},
+    # Handlers by protocol: a request in, an answer out.
+    "api": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "quota", "state", "observe",
+            "service"},
     "server": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "quota", "state", "observe",
-               "api"},
+               "service", "cluster", "api"},
     # A user of the library like any other; policy, simulate and tune work on files alone, so they need the engine;
     # serve starts the server, and the rest ask one.
     "cli": {"headgate", "base", "policy", "engine", "net", "server"},

@@ -15,7 +15,7 @@
 
 #include "base/descriptor.h"
 #include "cli/plain_http.h"
-#include "cli/terminal.h"
+#include "cli/view/terminal.h"
 #include "headgate/version.h"
 
 namespace headgate::cli {

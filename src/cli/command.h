@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
-#include "cli/terminal.h"
+#include "cli/view/terminal.h"
 #include "policy/reader.h"
 
 namespace headgate::cli {

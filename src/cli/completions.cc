@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/catalogue.h"
-#include "cli/terminal.h"
+#include "cli/view/terminal.h"
 
 namespace headgate::cli {
 namespace {

@@ -69,7 +69,7 @@ std::string banner(server::Server& server, const server::Config& config) {
   if (!http.empty()) {
     text +=
         fmt::format("\nWatch it (this link signs you in, once, within ten minutes):\n  {}\n", server.sign_in_link());
-    const char* token = config.auth == api::Auth::kRequired ? " -H \"Authorization: Bearer $HEADGATE_TOKEN\"" : "";
+    const char* token = config.auth == service::Auth::kRequired ? " -H \"Authorization: Bearer $HEADGATE_TOKEN\"" : "";
     text += fmt::format(
         "\nTry a check, by hand or as a program would:\n  headgate check --agent A --operation CREATE_COMPONENT\n"
         "  curl -s{} -d '{}' {}://{}/v1/check\n\n",

@@ -16,10 +16,10 @@
 #include <string_view>
 
 #include "base/hash.h"
+#include "base/small_file.h"
 #include "base/utf8.h"
 #include "control/load.h"
 #include "control/ranges.h"
-#include "control/small_file.h"
 
 namespace headgate::control {
 namespace {
@@ -136,11 +136,11 @@ Result<void> save_emergency(const std::string& path, const Emergency& state) {
           word(state.held_off) + "since " + std::to_string(state.since.count()) + "\nby " + state.by + "\nreason " +
           state.reason + "\n";
   text += "sum " + sum_of(text) + "\n";
-  return write_whole(path, text);
+  return base::write_whole(path, text);
 }
 
 Result<Emergency> load_emergency(const std::string& path) {
-  auto read = read_start(path, kMaxFile);
+  auto read = base::read_start(path, kMaxFile);
   if (!read) return std::move(read).error();
   if (!*read) return Emergency{};
   const std::string& bytes = **read;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "control/small_file.h"
+#include "base/small_file.h"
 
 namespace headgate::control {
 namespace {
@@ -31,12 +31,12 @@ LoadReading Sensors::sample(Nanos now) {
 }
 
 std::string Sensors::read(const std::string& path) const {
-  auto bytes = read_start(root_ + path, kMaxProcFile);
+  auto bytes = base::read_start(root_ + path, kMaxProcFile);
   return bytes && *bytes ? std::move(**bytes) : std::string();
 }
 
 bool Sensors::has(const std::string& path) const {
-  const auto bytes = read_start(root_ + path, 0);
+  const auto bytes = base::read_start(root_ + path, 0);
   return bytes && bytes->has_value();
 }
 

@@ -415,6 +415,9 @@ class Engine {
   [[nodiscard]] Result<Settled> end_hold(std::string_view lease, std::string_view owner, GiveBack what);
   // What policies with `holds: false` keep is charged, whatever was used.
   static void count_final(const Lease& lease, Settled& settled);
+  // A remote store gives back later: a line that is tried before that finds no room, and nothing would try it again.
+  [[nodiscard]] store::RemoteStore::Told kick_when_told(const base::Hash128& cell);
+  [[nodiscard]] Nanos retry_in(const CheckDecision& decision) const noexcept;
   void release_slot(const Held& held, LeaseId slot, Nanos now);
   void refund_held(const Held& held, const store::Charge& charge, Nanos now, Nanos wall);
   void expire_leases(Nanos now);

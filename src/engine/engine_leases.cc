@@ -62,18 +62,23 @@ void Engine::give_back(const Lease& lease, Nanos now, GiveBack what) {
       release_slot(held, lease.slot, now);
     } else if (what == GiveBack::kUndo || !held.final) {
       refund_held(held, held.charge, now, wall);
-    } else {
-      continue;
     }
-    room_.kick(held.charge.key);
   }
+}
+
+store::RemoteStore::Told Engine::kick_when_told(const base::Hash128& cell) {
+  return [this, cell](const Result<bool>&) {
+    room_.kick(cell);
+    if (wake_) wake_();
+  };
 }
 
 void Engine::release_slot(const Held& held, LeaseId slot, Nanos now) {
   if (held.remote) {
-    remote_->release(held.charge, slot, {});
+    remote_->release(held.charge, slot, kick_when_told(held.charge.key));
   } else {
     store_.release(held.charge, slot, now);
+    room_.kick(held.charge.key);
   }
 }
 
@@ -90,9 +95,10 @@ void Engine::refund_held(const Held& held, const store::Charge& charge, Nanos no
     }
   }
   if (held.remote) {
-    remote_->refund(charge, charged_at, {});
+    remote_->refund(charge, charged_at, kick_when_told(charge.key));
   } else {
     store_.refund(charge, charged_at, limit.follows_wall() ? wall : now);
+    room_.kick(charge.key);
   }
 }
 
@@ -203,7 +209,6 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
     worst = held.policy_id;
   }
   const std::string agent = lease.agent;
-  const std::vector<Held> held = std::move(lease.held);
   leases_.end(lease, settled, now);
   guard.unlock();
   if (settled.overrun > 0) {
@@ -214,7 +219,6 @@ Result<Settled> Engine::settle(std::string_view id, std::string_view owner, std:
           .text = "the actual cost is more than the limit ever holds",
           .value = settled.overrun});
   }
-  for (const Held& each : held) room_.kick(each.charge.key);
   return settled;
 }
 
@@ -297,7 +301,7 @@ std::uint64_t Engine::queue_up(const Arrival& arrival, const Check& check, Check
     waiting->done = make_done();  // whoever has it made is answered by it, so nothing may refuse the check after this
     waiting->since = now;
     waiting->deadline = now + patience;
-    waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
+    waiting->retry_at = now + retry_in(decision);
     waiting->priority = check.priority;
     room_.add(std::move(place), std::move(waiting), arrival.kicks);
     return id;
@@ -305,6 +309,13 @@ std::uint64_t Engine::queue_up(const Arrival& arrival, const Check& check, Check
   if (!hopeless) decision.why = Why::kQueueFull;
   after_denial(now, check, decision);
   return 0;
+}
+
+Nanos Engine::retry_in(const CheckDecision& decision) const noexcept {
+  // What is given back here kicks the line. Other nodes give back without a word.
+  constexpr Nanos kRemoteRetry = std::chrono::seconds{1};
+  const Nanos longest = remote_ != nullptr ? kRemoteRetry : kMaxTime;
+  return std::clamp(decision.retry_after, Nanos{1}, longest);
 }
 
 bool Engine::cancel(std::uint64_t waiting) { return take_off(waiting, Why::kCancelled); }
@@ -345,7 +356,7 @@ void Engine::serve_lines(Nanos now) {
     CheckDecision decision;
     judge(now, waiting->check.get(), Asker::kFromLine, decision);
     if (decision.waits && waiting->deadline > now) {
-      waiting->retry_at = now + std::max(decision.retry_after, Nanos{1});
+      waiting->retry_at = now + retry_in(decision);
       // The line of the cell that it waits for now: at the head of another it would keep others from room that is
       // there.
       waiting->line = decision.line_;

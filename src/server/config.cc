@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/small_file.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
-#include "control/small_file.h"
 #include "engine/event.h"
 #include "policy/node.h"
 #include "policy/reader.h"
@@ -128,7 +128,7 @@ void Reader::set_text(const ConfigKey& key, const std::string& text, std::string
 
 void Reader::read_file(const std::string& file) {
   file_ = file;
-  auto text = control::read_start(file, kMaxFileBytes + 1);
+  auto text = base::read_start(file, kMaxFileBytes + 1);
   if (!text) return problem(text.error().message);
   if (!*text) return problem(fmt::format("{}: there is no such file", file));
   if ((*text)->size() > kMaxFileBytes) {
@@ -221,7 +221,7 @@ void Reader::check_listeners() {
     const auto& [path, address] = listeners[i];
     if (*address == "off") continue;
     any = true;
-    if (is_open_address(*address) && config_.auth != api::Auth::kRequired) {
+    if (is_open_address(*address) && config_.auth != service::Auth::kRequired) {
       problem_with(path,
                    fmt::format("other machines can reach {}, so every call must need a token: set auth: required, "
                                "or listen on 127.0.0.1",
@@ -279,7 +279,7 @@ void Reader::check_webhook() {
 
 // Without a URL cells are in memory, and what is said of Redis does no harm.
 void Reader::check_store_tls() {
-  const StoreConfig& store = config_.store;
+  const cluster::StoreConfig& store = config_.store;
   const std::array<std::pair<const char*, const std::string*>, 4> keys{{{"store.ca", &store.ca},
                                                                         {"store.cert", &store.cert},
                                                                         {"store.key", &store.key},
@@ -297,7 +297,7 @@ void Reader::check_store_tls() {
 }
 
 void Reader::check_sentinels() {
-  const StoreConfig& store = config_.store;
+  const cluster::StoreConfig& store = config_.store;
   const std::array<std::pair<const char*, const std::string*>, 2> keys{
       {{"store.sentinel_user", &store.sentinel_user}, {"store.sentinel_password", &store.sentinel_password}}};
   const auto url = store::redis::parse_url(store.url);
@@ -312,11 +312,11 @@ void Reader::check_sentinels() {
 }
 
 void Reader::check_store() {
-  const StoreConfig& store = config_.store;
-  if (store.kind == StoreKind::kRedis && store.url.empty()) {
+  const cluster::StoreConfig& store = config_.store;
+  if (store.kind == cluster::StoreKind::kRedis && store.url.empty()) {
     problem_with("store.kind", "redis needs store.url: redis://host:6379");
   }
-  if (store.kind != StoreKind::kRedis && !store.url.empty()) {
+  if (store.kind != cluster::StoreKind::kRedis && !store.url.empty()) {
     problem_with("store.url", "goes with store.kind: redis, which is not set");
   }
   check_store_tls();
@@ -388,7 +388,7 @@ Result<Config> with_store_of_documents(Config config) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}:{}:{}: redis_url: {}", at.file, at.line, at.column, url.error().message)};
   }
-  config.store.kind = StoreKind::kRedis;
+  config.store.kind = cluster::StoreKind::kRedis;
   config.store.url = wish.redis_url;
   return config;
 }

@@ -7,35 +7,17 @@
 #include <string_view>
 #include <vector>
 
-#include "api/access.h"
-#include "api/quotas.h"
+#include "cluster/store_config.h"
 #include "headgate/limiter.h"
 #include "headgate/result.h"
 #include "net/http.h"
 #include "net/io.h"
 #include "observe/log.h"
 #include "observe/notices.h"
+#include "service/access.h"
+#include "service/quotas.h"
 
 namespace headgate::server {
-
-enum class StoreKind : std::uint8_t { kMemory, kRedis };
-
-// Where cells are, if other servers share them.
-struct StoreConfig {
-  StoreKind kind = StoreKind::kMemory;
-  std::string url;                // of Redis; may hold a password
-  std::string ca;                 // PEM; empty: the system's authorities
-  std::string cert;               // PEM; empty: no certificate is shown
-  std::string key;                // of that certificate
-  std::string server_name;        // what Redis's certificate must be for; empty: the host that is connected to
-  std::string sentinel_user;      // empty: the default user
-  std::string sentinel_password;  // empty: as the URL says, if a sentinel wants it
-  std::string prefix = "headgate:";
-  std::string node;  // empty: made up on start
-  Nanos deadline{std::chrono::milliseconds{250}};
-  int local_percent = 0;    // of each limit, while Redis is away; 0: shared evenly among the nodes known
-  int leased_percent = 10;  // of a limit, that may be out in leases over all nodes
-};
 
 struct Config {
   std::string listen_http = "127.0.0.1:7070";  // "off": none
@@ -44,14 +26,14 @@ struct Config {
   std::string data = "./headgate-data";
   std::vector<std::string> policies;  // empty: the built-in tier limits
   int threads = 0;                    // 0: one per core
-  api::Auth auth = api::Auth::kLocal;
+  service::Auth auth = service::Auth::kLocal;
   std::vector<std::string> hosts;
   std::vector<std::string> gate_trust{"agent"};  // headers that /v1/gate believes: see api::GateTrust
   Nanos gate_max_wait{0};                        // how long a check of /v1/gate waits in line at most; 0: never
   net::TlsFiles tls;
   std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"; or where the ledger is in PostgreSQL
   state::Durability durability = state::Durability::kAsync;
-  StoreConfig store;
+  cluster::StoreConfig store;
   bool store_given = false;  // by file, variable or flag; otherwise a policy document may choose it
   std::size_t max_cells = 10'000'000;
   std::size_t max_caller_cells = 0;     // of those, of limits that callers name; 0: half
@@ -76,7 +58,7 @@ struct Config {
   std::size_t process_memory = 0;  // bytes; past 80 % of it there is an alert; 0: what cgroup and machine have
   std::vector<std::string> notes;  // accepted, but worth saying; one line each
 
-  api::QuotasOptions quotas;
+  service::QuotasOptions quotas;
   Nanos ledger_interval{std::chrono::milliseconds{100}};
   int retention_days = 90;
   int disk_reserve_percent = 5;

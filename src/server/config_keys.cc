@@ -6,7 +6,7 @@
 #include <array>
 #include <cctype>
 
-#include "api/gate_trust.h"
+#include "api/http/gate_trust.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -317,9 +317,9 @@ std::vector<ConfigKey> make_keys() {
                "Policy files and folders, read together and watched for changes. Empty: the built-in limits per tier.",
                HEADGATE_MEMBER(policies)));
   add(whole_key("threads", "How many threads serve. 0: one per core.", {0, 256}, HEADGATE_MEMBER(threads)));
-  add(choice_key<api::Auth>(
+  add(choice_key<service::Auth>(
       "auth", "local: asking needs no token, managing does; for loopback only. required: every call needs a token.",
-      {{"local", api::Auth::kLocal}, {"required", api::Auth::kRequired}}, HEADGATE_MEMBER(auth)));
+      {{"local", service::Auth::kLocal}, {"required", service::Auth::kRequired}}, HEADGATE_MEMBER(auth)));
   add(list_key(
       "hosts",
       "Names that browsers may call this server by, besides localhost and IP addresses, and sites whose pages\n"
@@ -338,9 +338,9 @@ std::vector<ConfigKey> make_keys() {
                "token is required and none is given. Empty: clients need no certificate.",
                HEADGATE_MEMBER(tls.client_ca)));
 
-  add(choice_key<StoreKind>(
+  add(choice_key<cluster::StoreKind>(
       "store.kind", "Where cells are kept: memory, in this process; redis, shared by all servers that name the same.",
-      {{"memory", StoreKind::kMemory}, {"redis", StoreKind::kRedis}}, HEADGATE_MEMBER(store.kind)));
+      {{"memory", cluster::StoreKind::kMemory}, {"redis", cluster::StoreKind::kRedis}}, HEADGATE_MEMBER(store.kind)));
   add(store_url_key());
   add(text_key("store.ca", "With rediss://: certificates of the authorities to believe, in PEM. Empty: the system's.",
                HEADGATE_MEMBER(store.ca)));

@@ -49,23 +49,4 @@ class Keeper {
   std::thread thread_;
 };
 
-// Does something every so often, and once more at the end.
-class Repeating {
- public:
-  Repeating(Nanos every, std::function<void()> work);  // every 0: only at the end
-  ~Repeating();
-  Repeating(const Repeating&) = delete;
-  Repeating& operator=(const Repeating&) = delete;
-
- private:
-  void run();
-
-  Nanos every_;
-  std::function<void()> work_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool ending_ = false;
-  std::thread thread_;
-};
-
 }  // namespace headgate::server

@@ -15,21 +15,23 @@
 #include <thread>
 #include <utility>
 
-#include "api/http_api.h"
-#include "api/policies.h"
-#include "api/ratelimit_service.h"
-#include "api/resp_api.h"
-#include "api/websocket_api.h"
+#include "api/grpc/ratelimit_service.h"
+#include "api/http/http_api.h"
+#include "api/resp/resp_api.h"
+#include "api/ws/websocket_api.h"
 #include "base/descriptor.h"
 #include "base/memory_reserve.h"
-#include "control/watch.h"
+#include "base/repeating.h"
+#include "cluster/quota_recovery.h"
+#include "cluster/shared_store.h"
+#include "cluster/spread.h"
 #include "net/grpc.h"
 #include "net/resp.h"
 #include "observe/traffic.h"
 #include "server/keeper.h"
-#include "server/quota_recovery.h"
-#include "server/shared_store.h"
-#include "server/spread.h"
+#include "server/watch.h"
+#include "service/policies.h"
+#include "service/settings.h"
 
 namespace headgate::server {
 
@@ -161,7 +163,7 @@ class Running final : public Server {
            error != nullptr ? "changes are in force, but not kept yet: " + error->message : "changes are kept again");
     });
     engine::EngineOptions options;
-    if (config_.store.kind == StoreKind::kRedis) {
+    if (config_.store.kind == cluster::StoreKind::kRedis) {
       Result<std::uint64_t> seed = open_shared();
       if (!seed) return std::move(seed).error();
       options.remote = shared_.get();
@@ -177,9 +179,9 @@ class Running final : public Server {
     engine_ = std::make_unique<engine::Engine>(options);
     clock_ = &engine_->clock();
     const Nanos wall = clock_->wall(clock_->now());
-    access_ = std::make_unique<api::Access>(*database_,
-                                            api::AccessOptions{.auth = config_.auth, .hosts = config_.hosts}, *clock_);
-    Result<std::string> token = api::ensure_admin_token(*database_, config_.data, wall);
+    access_ = std::make_unique<service::Access>(
+        *database_, service::AccessOptions{.auth = config_.auth, .hosts = config_.hosts}, *clock_);
+    Result<std::string> token = service::ensure_admin_token(*database_, config_.data, wall);
     if (!token) return std::move(token).error();
 
     KeeperOptions keeping;
@@ -204,12 +206,12 @@ class Running final : public Server {
                 .wake = [this] { keeper_->wake(); }};
 
     if (Result<void> opened = open_ledger(); !opened) return opened;
-    policies_ = std::make_unique<api::Policies>(service_, config_.policies);
-    if (const api::Policies::Changed changed = policies_->start(); !changed.ok()) {
+    policies_ = std::make_unique<service::Policies>(service_, config_.policies);
+    if (const service::Policies::Changed changed = policies_->start(); !changed.ok()) {
       return Error{ErrorCode::kInvalidArgument, changed.text()};
     }
     if (shared_ == nullptr) restore_cells();
-    for (const std::string& problem : api::restore_settings(service_)) {
+    for (const std::string& problem : service::restore_settings(service_)) {
       log(LogLevel::kError, "a setting could not be restored", {{"problem", problem}});
     }
     if (Result<void> restored = restore_quotas(); !restored) return restored;
@@ -225,7 +227,7 @@ class Running final : public Server {
   }
 
   void reload(std::string_view why) override {
-    const api::Policies::Changed changed = policies_->reload(std::string(why));
+    const service::Policies::Changed changed = policies_->reload(std::string(why));
     if (changed.ok()) {
       log(LogLevel::kInfo, "policies reloaded", {{"why", why}, {"version", changed.version}});
     } else {
@@ -276,7 +278,8 @@ class Running final : public Server {
 
   // The seed of all hashes, as every server of this store has it; kept, so that Redis may be away at a later start.
   [[nodiscard]] Result<std::uint64_t> open_shared() {
-    Result<std::unique_ptr<SharedStore>> shared = SharedStore::open(config_.store, *notices_, SystemClock::shared());
+    Result<std::unique_ptr<cluster::SharedStore>> shared =
+        cluster::SharedStore::open(config_.store, *notices_, SystemClock::shared());
     if (!shared) return std::move(shared).error();
     shared_ = *std::move(shared);
     std::uint64_t kept = 0;
@@ -330,9 +333,9 @@ class Running final : public Server {
                                                         : quota::Ledger::open_sqlite(config_.ledger_path(), options);
     if (!ledger) return std::move(ledger).error();
     ledger_ = *std::move(ledger);
-    api::QuotasOptions quotas = config_.quotas;
+    service::QuotasOptions quotas = config_.quotas;
     quotas.kept_for = std::chrono::hours{24} * config_.retention_days;
-    quotas_ = std::make_unique<api::Quotas>(service_, *ledger_, std::move(quotas));
+    quotas_ = std::make_unique<service::Quotas>(service_, *ledger_, std::move(quotas));
     service_.quotas = quotas_.get();
     return {};
   }
@@ -354,15 +357,16 @@ class Running final : public Server {
   }
 
   void join_others() {
-    spread_ =
-        std::make_unique<Spread>(shared_->caller(), service_, *policies_,
-                                 SpreadOptions{.prefix = config_.store.prefix, .node = shared_->node(), .seed = seed_});
+    spread_ = std::make_unique<cluster::Spread>(
+        shared_->caller(), service_, *policies_,
+        cluster::SpreadOptions{.prefix = config_.store.prefix, .node = shared_->node(), .seed = seed_});
     service_.load_reported = [this](std::optional<double> load) { spread_->load_reported(load); };
     spread_->start();
-    recovery_ = std::make_unique<QuotaRecovery>(
-        shared_->caller(), *quotas_, QuotaRecovery::Options{.prefix = config_.store.prefix, .node = shared_->node()});
+    recovery_ = std::make_unique<cluster::QuotaRecovery>(
+        shared_->caller(), *quotas_,
+        cluster::QuotaRecovery::Options{.prefix = config_.store.prefix, .node = shared_->node()});
     if (shared_->is_up()) recovery_->step();
-    recovering_ = std::make_unique<Repeating>(kRecoverEvery, [this] {
+    recovering_ = std::make_unique<base::Repeating>(kRecoverEvery, [this] {
       // What nodes have admitted while Redis was away is in the ledger, too: it must be made up for before what is
       // missing is counted, or it would be charged twice.
       if (shared_->up_for() >= kOthersMakeUp && engine_->arrears() == 0) recovery_->step();
@@ -479,7 +483,7 @@ class Running final : public Server {
     http_limits.max_body = config_.max_body;
     http_limits.idle = config_.idle;
     // Without auth: required, no connection has to show a token, so there is no time to show it in.
-    const Nanos sign_in = config_.auth == api::Auth::kRequired ? config_.sign_in_within : Nanos{0};
+    const Nanos sign_in = config_.auth == service::Auth::kRequired ? config_.sign_in_within : Nanos{0};
     http_limits.sign_in = sign_in;
     add("http", config_.listen_http, "http/1.1",
         [this, http_limits](const net::Peer& peer) { return net::make_http_session(*api_, peer, http_limits); });
@@ -494,7 +498,7 @@ class Running final : public Server {
     add("grpc", config_.listen_grpc, "h2",
         [this, grpc_limits](const net::Peer& peer) { return net::make_grpc_session(*ratelimit_, peer, grpc_limits); });
     for (const InheritedSocket& socket : inherited) {
-      if (config_.auth == api::Auth::kRequired || !is_open_address(socket.address)) continue;
+      if (config_.auth == service::Auth::kRequired || !is_open_address(socket.address)) continue;
       return Error{
           ErrorCode::kInvalidArgument,
           fmt::format("the socket {} that was given for {} can be reached from other machines: set auth: required",
@@ -551,7 +555,7 @@ class Running final : public Server {
     keeper_->start();
     // Shared cells are not this server's to keep.
     if (shared_ == nullptr) {
-      snapshots_ = std::make_unique<Repeating>(config_.snapshot_every, [this] { save_cells(); });
+      snapshots_ = std::make_unique<base::Repeating>(config_.snapshot_every, [this] { save_cells(); });
     }
     io_->start();
     watch_files();
@@ -575,10 +579,10 @@ class Running final : public Server {
   }
 
   void watch_files() {
-    control::ReloadTrigger::Options options;
+    ReloadTrigger::Options options;
     options.paths = config_.policies;
-    Result<std::unique_ptr<control::ReloadThread>> watch = control::ReloadThread::start(
-        options, [this](control::ReloadCause cause) { reload(control::to_string(cause)); });
+    Result<std::unique_ptr<ReloadThread>> watch =
+        ReloadThread::start(options, [this](ReloadCause cause) { reload(to_string(cause)); });
     if (watch) {
       watch_ = std::move(*watch);
     } else {
@@ -592,24 +596,24 @@ class Running final : public Server {
   std::unique_ptr<state::Database> database_;
   observe::Traffic traffic_;
   std::unique_ptr<observe::Notices> notices_;
-  std::unique_ptr<SharedStore> shared_;  // nullptr: cells are in this process
+  std::unique_ptr<cluster::SharedStore> shared_;  // nullptr: cells are in this process
   std::unique_ptr<engine::Engine> engine_;
   Clock* clock_ = nullptr;
-  std::unique_ptr<api::Access> access_;
-  api::Service service_;
-  std::unique_ptr<api::Quotas> quotas_;
+  std::unique_ptr<service::Access> access_;
+  service::Service service_;
+  std::unique_ptr<service::Quotas> quotas_;
   std::unique_ptr<quota::Ledger> ledger_;  // goes before the quotas, which are to hear what came of its last entries
-  std::unique_ptr<api::Policies> policies_;
+  std::unique_ptr<service::Policies> policies_;
   std::shared_ptr<api::AgentRegistry> agents_;
   std::unique_ptr<api::HttpApi> api_;
   std::unique_ptr<net::GrpcHandler> ratelimit_;
   std::unique_ptr<net::Io> io_;
   std::unique_ptr<Keeper> keeper_;
-  std::unique_ptr<Repeating> snapshots_;
-  std::unique_ptr<control::ReloadThread> watch_;
-  std::unique_ptr<Spread> spread_;
-  std::unique_ptr<QuotaRecovery> recovery_;
-  std::unique_ptr<Repeating> recovering_;
+  std::unique_ptr<base::Repeating> snapshots_;
+  std::unique_ptr<ReloadThread> watch_;
+  std::unique_ptr<cluster::Spread> spread_;
+  std::unique_ptr<cluster::QuotaRecovery> recovery_;
+  std::unique_ptr<base::Repeating> recovering_;
   bool cells_told_ = false;  // that they run out; touched by the keeper's thread only
   bool caller_cells_told_ = false;
   std::uint64_t seed_ = 0;  // with a shared store: of all hashes

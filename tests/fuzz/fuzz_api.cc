@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/http_api.h"
+#include "api/http/http_api.h"
 #include "engine/line_fields.h"
 
 namespace {
@@ -57,7 +57,7 @@ struct Server {
     options.max_cells = 10'000;
     options.sink = &notices;
     engine = std::make_unique<engine::Engine>(options);
-    access = std::make_unique<api::Access>(*database, api::AccessOptions{}, clock);
+    access = std::make_unique<service::Access>(*database, service::AccessOptions{}, clock);
     service.engine = engine.get();
     service.database = database.get();
     service.access = access.get();
@@ -65,7 +65,7 @@ struct Server {
     service.notices = &notices;
     service.clock = &clock;
     service.wake = [] {};
-    policies = std::make_unique<api::Policies>(service, std::vector<std::string>{});
+    policies = std::make_unique<service::Policies>(service, std::vector<std::string>{});
     http = api::make_http_api(service, *policies, {});
     check(policies->start().ok());
     state::Database::TokenRequest request;
@@ -87,9 +87,9 @@ struct Server {
   observe::Traffic traffic;
   observe::Notices notices;
   std::unique_ptr<engine::Engine> engine;
-  std::unique_ptr<api::Access> access;
-  api::Service service;
-  std::unique_ptr<api::Policies> policies;
+  std::unique_ptr<service::Access> access;
+  service::Service service;
+  std::unique_ptr<service::Policies> policies;
   std::unique_ptr<api::HttpApi> http;
   net::Peer peer;
   std::string admin;

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/resp_api.h"
+#include "api/resp/resp_api.h"
 #include "fuzz/held_remote.h"
 #include "fuzz/steps.h"
 #include "policy/reader.h"
@@ -215,8 +215,8 @@ class Server {
   ManualClock clock_{std::chrono::seconds{1'700'000'000}};
   test::HeldRemote remote_{clock_};
   engine::Engine engine_;
-  api::Access access_;
-  api::Service service_;
+  service::Access access_;
+  service::Service service_;
   Connection connections_[kConnections];
   std::uint64_t sent_ = 0;
 };

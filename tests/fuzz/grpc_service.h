@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "api/ratelimit_service.h"
+#include "api/grpc/ratelimit_service.h"
 #include "policy/reader.h"
 
 namespace headgate::test {
@@ -23,7 +23,7 @@ class FuzzedService {
     options.max_cells = 1'000;
     engine_ = std::make_unique<engine::Engine>(options);
     check(engine_->load(document()).has_value());
-    access_ = std::make_unique<api::Access>(*database_, api::AccessOptions{}, clock);
+    access_ = std::make_unique<service::Access>(*database_, service::AccessOptions{}, clock);
     service_.engine = engine_.get();
     service_.database = database_.get();
     service_.access = access_.get();
@@ -53,8 +53,8 @@ policies:
   std::unique_ptr<state::Database> database_ = std::move(*state::Database::open(":memory:"));
   observe::Traffic traffic_;
   std::unique_ptr<engine::Engine> engine_;
-  std::unique_ptr<api::Access> access_;
-  api::Service service_;
+  std::unique_ptr<service::Access> access_;
+  service::Service service_;
 };
 
 }  // namespace headgate::test

@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "api/http_api.h"
+#include "api/http/http_api.h"
+#include "service/settings.h"
 
 namespace headgate::test {
 
@@ -91,7 +92,7 @@ class RecordingReply final : public net::HttpReply {
 };
 
 struct ApiServerOptions {
-  api::Auth auth = api::Auth::kLocal;
+  service::Auth auth = service::Auth::kLocal;
   std::vector<std::string> paths{};
   state::Database* database = nullptr;  // another server's, as after a restart
   api::HttpApiOptions http{};
@@ -114,9 +115,9 @@ class ApiServer {
     engine_options.seed = 7;
     engine_options.sink = &notices;
     engine = std::make_unique<engine::Engine>(engine_options);
-    api::AccessOptions access_options;
+    service::AccessOptions access_options;
     access_options.auth = options.auth;
-    access = std::make_unique<api::Access>(*options.database, access_options, clock);
+    access = std::make_unique<service::Access>(*options.database, access_options, clock);
     service.engine = engine.get();
     service.database = options.database;
     service.access = access.get();
@@ -124,11 +125,11 @@ class ApiServer {
     service.notices = &notices;
     service.clock = &clock;
     service.wake = [this] { ++wakes; };
-    policies = std::make_unique<api::Policies>(service, options.paths);
+    policies = std::make_unique<service::Policies>(service, options.paths);
     http = api::make_http_api(service, *policies, std::move(options.http));
     started = policies->start();
     EXPECT_EQ(started.text(), "");
-    EXPECT_TRUE(api::restore_settings(service).empty());
+    EXPECT_TRUE(service::restore_settings(service).empty());
     admin = token(state::Role::kAdmin);
     peer.ip = "127.0.0.1";
     peer.loopback = true;
@@ -210,11 +211,11 @@ class ApiServer {
   observe::Traffic traffic;
   observe::Notices notices;
   std::unique_ptr<engine::Engine> engine;
-  std::unique_ptr<api::Access> access;
-  api::Service service;
-  std::unique_ptr<api::Policies> policies;
+  std::unique_ptr<service::Access> access;
+  service::Service service;
+  std::unique_ptr<service::Policies> policies;
   std::unique_ptr<api::HttpApi> http;
-  api::Policies::Changed started;
+  service::Policies::Changed started;
   net::Peer peer;
   std::string admin;
   int wakes = 0;

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "api/quotas.h"
+#include "service/quotas.h"
 #include "support/api_server.h"
 
 namespace headgate::test {
@@ -42,7 +42,7 @@ class TestLedger final : public quota::Ledger {
 
 class QuotaServer : public ApiServer {
  public:
-  explicit QuotaServer(const api::QuotasOptions& options = {}, const std::string& folder = {},
+  explicit QuotaServer(const service::QuotasOptions& options = {}, const std::string& folder = {},
                        quota::Durability durability = quota::Durability::kSync) {
     folder_ = folder.empty() ? testing::TempDir() + "quota-" + std::to_string(base::random_seed()) : folder;
     own_ = folder.empty();
@@ -53,7 +53,7 @@ class QuotaServer : public ApiServer {
     auto opened = quota::Ledger::open_sqlite(folder_ + "/ledger.db", ledger_options);
     EXPECT_TRUE(opened.has_value()) << (opened ? "" : opened.error().message);
     ledger = std::make_unique<TestLedger>(*std::move(opened));
-    quotas = std::make_unique<api::Quotas>(service, *ledger, options);
+    quotas = std::make_unique<service::Quotas>(service, *ledger, options);
     service.quotas = quotas.get();
   }
   ~QuotaServer() {
@@ -90,7 +90,7 @@ class QuotaServer : public ApiServer {
     return answer.json();
   }
 
-  std::unique_ptr<api::Quotas> quotas;
+  std::unique_ptr<service::Quotas> quotas;
   std::unique_ptr<TestLedger> ledger;
 
  private:

@@ -10,16 +10,16 @@
 #include <string>
 #include <string_view>
 
-#include "api/service.h"
 #include "policy/reader.h"
+#include "service/service.h"
 
 namespace headgate::test {
 
 struct TestService {
-  explicit TestService(std::string_view policies = {}, api::Auth auth = api::Auth::kLocal) {
-    api::AccessOptions options;
+  explicit TestService(std::string_view policies = {}, service::Auth auth = service::Auth::kLocal) {
+    service::AccessOptions options;
     options.auth = auth;
-    access = std::make_unique<api::Access>(*database, options, clock);
+    access = std::make_unique<service::Access>(*database, options, clock);
     engine::EngineOptions engine_options;
     engine_options.clock = &clock;
     engine_options.seed = 1;
@@ -46,11 +46,11 @@ struct TestService {
 
   ManualClock clock{std::chrono::seconds{1'000'000}};
   std::unique_ptr<state::Database> database{std::move(*state::Database::open(":memory:"))};
-  std::unique_ptr<api::Access> access;
+  std::unique_ptr<service::Access> access;
   observe::Traffic traffic;
   observe::Notices notices;
   std::unique_ptr<engine::Engine> engine;
-  api::Service service;
+  service::Service service;
   int wakes = 0;
 };
 

@@ -150,7 +150,7 @@ TEST(CheckApi, BoundTokenSpeaksForItsAgentOnly) {
 
 TEST(CheckApi, RequiredAuthRefusesStrangers) {
   test::ApiServerOptions options;
-  options.auth = api::Auth::kRequired;
+  options.auth = service::Auth::kRequired;
   ApiServer server(std::move(options));
   const Answer answer = server.check(R"({"operation":"op"})");
   EXPECT_EQ(answer.status, 401);

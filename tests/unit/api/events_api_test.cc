@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <regex>
 
-#include "api/call.h"
-#include "api/event_feed.h"
+#include "api/http/call.h"
+#include "api/http/event_feed.h"
 #include "support/api_server.h"
 
 namespace headgate {

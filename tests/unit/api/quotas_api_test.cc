@@ -299,7 +299,7 @@ TEST(QuotasApi, ARestartInAnotherTimeZonePutsBackNoLessThanWasUsed) {
       before.clock.set(at("2026-03-10T10:30:00Z"));
       for (int i = 0; i < 4; ++i) (void)before.command();
     }
-    api::QuotasOptions options;
+    service::QuotasOptions options;
     options.book.timezone = zone;
     QuotaServer after(options, folder);
     after.clock.set(at("2026-03-10T10:31:00Z"));
@@ -313,7 +313,7 @@ TEST(QuotasApi, ARestartInAnotherTimeZonePutsBackNoLessThanWasUsed) {
 
 TEST(QuotasApi, ARestartAfterADayOf23HoursPutsBackNothingOfTheDayBefore) {
   const std::string folder = testing::TempDir() + "quota-short-day-" + std::to_string(base::random_seed());
-  api::QuotasOptions options;
+  service::QuotasOptions options;
   options.book.timezone = "Europe/Berlin";
   {
     QuotaServer before(options, folder);

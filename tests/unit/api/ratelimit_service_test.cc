@@ -1,4 +1,4 @@
-#include "api/ratelimit_service.h"
+#include "api/grpc/ratelimit_service.h"
 
 #include <envoy/service/ratelimit/v3/rls.pb.h>
 #include <grpc/health/v1/health.pb.h>
@@ -40,7 +40,7 @@ struct RateLimitServiceTest : ::testing::Test {
   std::vector<net::Header> metadata;
   std::string text;  // of the last answer that failed
 
-  void serve(std::string_view policies, Auth auth = Auth::kLocal) {
+  void serve(std::string_view policies, service::Auth auth = service::Auth::kLocal) {
     handler.reset();
     test = std::make_unique<test::TestService>(policies, auth);
     handler = make_ratelimit_service(test->service);
@@ -207,7 +207,7 @@ TEST_F(RateLimitService, GivesBackALimitItBroughtWhenAPolicyDenies) {
 }
 
 TEST_F(RateLimitService, ATokenBoundToAnAgentUsesUpNoLimitThatAnotherBrings) {
-  serve("policies: []", Auth::kRequired);
+  serve("policies: []", service::Auth::kRequired);
   Request own = request_of({{"user", "bob"}});
   own.mutable_descriptors(0)->mutable_limit()->set_requests_per_unit(1);
   own.mutable_descriptors(0)->mutable_limit()->set_unit(envoy::type::v3::HOUR);
@@ -224,7 +224,7 @@ TEST_F(RateLimitService, ATokenBoundToAnAgentUsesUpNoLimitThatAnotherBrings) {
 }
 
 TEST_F(RateLimitService, ALimitThatAnAgentBringsStandsInForNoPolicy) {
-  serve("policies: [{id: three, key: [agent], limit: 3/60s}]", Auth::kRequired);
+  serve("policies: [{id: three, key: [agent], limit: 3/60s}]", service::Auth::kRequired);
   Request own = request_of({{"agent", "A"}});
   auto& limit = *own.mutable_descriptors(0)->mutable_limit();
   limit.set_requests_per_unit(5);
@@ -320,7 +320,7 @@ TEST_F(RateLimitService, NobodyFillsTheLogWithTextThatIsNoUtf8) {
 }
 
 TEST_F(RateLimitService, NeedsAGoodTokenWhereOneIsRequired) {
-  serve(kEnvoyDocument, Auth::kRequired);
+  serve(kEnvoyDocument, service::Auth::kRequired);
   const Request buy = request_of({{"path", "/buy"}});
   EXPECT_EQ(status_of(buy), GrpcStatus::kUnauthenticated);
   const auto with = [&](const std::string& value) {

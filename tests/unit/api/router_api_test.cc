@@ -154,7 +154,7 @@ TEST(HttpApi, MetricsAreOpenOnThisMachineOnly) {
 TEST(HttpApi, WebSocketIsGivenAway) {
   test::ApiServerOptions options;
   int upgrades = 0;
-  options.http.websocket = [&](const net::HttpRequest&, net::HttpReply& reply, const api::Caller&) {
+  options.http.websocket = [&](const net::HttpRequest&, net::HttpReply& reply, const service::Caller&) {
     ++upgrades;
     net::HttpAnswer answer;
     answer.status = 426;

@@ -1,4 +1,4 @@
-#include "api/websocket_api.h"
+#include "api/ws/websocket_api.h"
 
 #include <gtest/gtest.h>
 
@@ -30,8 +30,8 @@ net::Peer peer_at(std::string ip, bool loopback = false) {
 
 // One connection.
 struct Connection {
-  Connection(const Service& service, const std::shared_ptr<AgentRegistry>& registry, const Clock& of,
-             const net::Peer& peer = peer_at("192.0.2.1"), const Caller& caller = {})
+  Connection(const service::Service& service, const std::shared_ptr<AgentRegistry>& registry, const Clock& of,
+             const net::Peer& peer = peer_at("192.0.2.1"), const service::Caller& caller = {})
       : clock(of), session(net::make_websocket_session(make_websocket_handler(service, registry, caller, peer))) {
     session->link = link;
   }
@@ -255,8 +255,8 @@ TEST_F(WebSocketApi, LimitsWhoHasNotSaidWhoItIsByAddress) {
 }
 
 TEST_F(WebSocketApi, NeedsAGoodTokenWhereOneIsRequired) {
-  test::TestService guarded(kPolicies, Auth::kRequired);
-  const auto connect_there = [&](const Caller& caller = {}) {
+  test::TestService guarded(kPolicies, service::Auth::kRequired);
+  const auto connect_there = [&](const service::Caller& caller = {}) {
     return Connection(guarded.service, registry, guarded.clock, peer_at("192.0.2.1"), caller);
   };
   Connection a = connect_there();
@@ -269,7 +269,7 @@ TEST_F(WebSocketApi, NeedsAGoodTokenWhereOneIsRequired) {
   Connection viewer = connect_there();
   const std::string looks = guarded.token(state::Role::kViewer);
   EXPECT_EQ(viewer.answer(R"({"type":"identify","agent":"A","token":")" + looks + R"("})")["error"], "forbidden");
-  Caller known;
+  service::Caller known;
   known.known = true;
   known.agent = "C";
   Connection c = connect_there(known);

@@ -1,10 +1,8 @@
 // The bounds of what the server keeps and queues, and of its protocols.
 #include <future>
 
-#include "api/alerts.h"
-#include "api/background.h"
-#include "api/event_feed.h"
-#include "api/sign_in.h"
+#include "api/http/event_feed.h"
+#include "base/background.h"
 #include "bounds.h"
 #include "net/grpc.h"
 #include "net/grpc_text.h"
@@ -14,6 +12,8 @@
 #include "observe/notices.h"
 #include "observe/traffic.h"
 #include "quota/book.h"
+#include "service/alerts.h"
+#include "service/sign_in.h"
 #include "store/redis/plan_queue.h"
 #include "store/redis/problems.h"
 #include "store/redis/reader.h"
@@ -32,9 +32,9 @@ observe::Notice numbered(std::size_t number, std::string kind = "emergency") {
 }
 
 bool alerts() {
-  api::Alerts alerts;
-  for (std::size_t i = 1; i <= api::Alerts::kMostOfKind + 10; ++i) alerts.on_notice(numbered(i));
-  return alerts.latest().size() == api::Alerts::kMostOfKind && !alerts.find(10) && alerts.find(11).has_value();
+  service::Alerts alerts;
+  for (std::size_t i = 1; i <= service::Alerts::kMostOfKind + 10; ++i) alerts.on_notice(numbered(i));
+  return alerts.latest().size() == service::Alerts::kMostOfKind && !alerts.find(10) && alerts.find(11).has_value();
 }
 
 // The listener's token stays good.
@@ -134,7 +134,7 @@ bool history_steps() {
 }
 
 bool codes() {
-  api::ExpiringSecrets secrets(3, 1min);
+  service::ExpiringSecrets secrets(3, 1min);
   std::vector<std::string> made;
   for (int i = 0; i < 4; ++i) made.push_back(secrets.make(1s));
   return !secrets.holds(made[0], 2s) && secrets.holds(made[1], 2s) && secrets.take(made[3], 2s);
@@ -143,13 +143,13 @@ bool codes() {
 bool background_queue() {
   std::promise<void> begun;
   std::promise<void> go;
-  api::Background background;
+  base::Background background;
   bool taken = background.run([&] {
     begun.set_value();
     go.get_future().wait();
   });
   begun.get_future().wait();
-  for (std::size_t i = 0; i < api::Background::kMostQueued; ++i) taken = taken && background.run([] {});
+  for (std::size_t i = 0; i < base::Background::kMostQueued; ++i) taken = taken && background.run([] {});
   const bool refused = !background.run([] {});
   go.set_value();
   return taken && refused;
@@ -158,7 +158,7 @@ bool background_queue() {
 bool background_bytes() {
   std::promise<void> begun;
   std::promise<void> go;
-  api::Background background({.threads = 1, .queued = 10, .bytes = 100});
+  base::Background background({.threads = 1, .queued = 10, .bytes = 100});
   bool taken = background.run([&] {
     begun.set_value();
     go.get_future().wait();

@@ -1,4 +1,4 @@
-#include "cli/bench_wire.h"
+#include "cli/bench/bench_wire.h"
 
 #include <vector>
 

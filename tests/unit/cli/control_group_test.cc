@@ -1,4 +1,4 @@
-#include "cli/control_group.h"
+#include "cli/run/control_group.h"
 
 #include <gtest/gtest.h>
 

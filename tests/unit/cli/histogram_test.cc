@@ -1,4 +1,4 @@
-#include "cli/histogram.h"
+#include "cli/bench/histogram.h"
 
 #include <algorithm>
 #include <cmath>

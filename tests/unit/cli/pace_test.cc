@@ -1,4 +1,4 @@
-#include "cli/pace.h"
+#include "cli/run/pace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/process_tree.h"
+#include "cli/run/process_tree.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

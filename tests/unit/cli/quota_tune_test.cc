@@ -1,4 +1,4 @@
-#include "cli/quota_tune.h"
+#include "cli/quota/quota_tune.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,7 +1,7 @@
-#include "cli/quota_view.h"
+#include "cli/quota/quota_view.h"
 
-#include "cli/quota_days.h"
-#include "cli/table.h"
+#include "cli/quota/quota_days.h"
+#include "cli/view/table.h"
 
 namespace headgate::cli {
 namespace {

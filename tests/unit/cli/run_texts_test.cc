@@ -1,4 +1,4 @@
-#include "cli/run_texts.h"
+#include "cli/run/run_texts.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-#include "cli/top_frame.h"
+#include "cli/view/top_frame.h"
 
-#include "cli/table.h"
+#include "cli/view/table.h"
 
 namespace headgate::cli {
 namespace {

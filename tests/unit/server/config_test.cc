@@ -58,7 +58,7 @@ TEST_F(ConfigTest, NothingGivenIsTheDefaults) {
   EXPECT_EQ(config.listen_resp, "127.0.0.1:7379");
   EXPECT_EQ(config.listen_grpc, "127.0.0.1:7071");
   EXPECT_EQ(config.data, "./headgate-data");
-  EXPECT_EQ(config.auth, api::Auth::kLocal);
+  EXPECT_EQ(config.auth, service::Auth::kLocal);
   EXPECT_EQ(config.database_path(), "./headgate-data/headgate.db");
   EXPECT_TRUE(config.notes.empty());
   EXPECT_EQ(read(file("")).listen_http, "127.0.0.1:7070");
@@ -85,7 +85,7 @@ TEST_F(ConfigTest, ReadsEveryKey) {
   EXPECT_EQ(config.data, "/var/lib/headgate");
   EXPECT_THAT(config.policies, ElementsAre(pem));
   EXPECT_EQ(config.threads, 3);
-  EXPECT_EQ(config.auth, api::Auth::kRequired);
+  EXPECT_EQ(config.auth, service::Auth::kRequired);
   EXPECT_THAT(config.hosts, ElementsAre("gate.example.com", "a:1"));
   EXPECT_EQ(config.tls.cert, pem);
   EXPECT_EQ(config.tls.key, pem);
@@ -180,7 +180,7 @@ TEST_F(ConfigTest, ASharedStoreNeedsAUrlAndAUrlASharedStore) {
   EXPECT_EQ(wrong("store: {kind: redis}\n"), "F:1:15: store.kind: redis needs store.url: redis://host:6379");
   EXPECT_EQ(wrong("store: {url: \"redis://h\"}\n"), "F:1:14: store.url: goes with store.kind: redis, which is not set");
   const Config config = read(file("store: {kind: redis, url: \"redis://:pw@h:1/2\", deadline: 5ms, node: n-1}\n"));
-  EXPECT_EQ(config.store.kind, StoreKind::kRedis);
+  EXPECT_EQ(config.store.kind, cluster::StoreKind::kRedis);
   EXPECT_EQ(config.store.deadline, 5ms);
   EXPECT_EQ(config.store.node, "n-1");
   EXPECT_EQ(print_config(config).find("pw"), std::string::npos);
@@ -338,7 +338,7 @@ Config unusual(const test::TempFolder& folder) {
   config.data = "/d\\x";
   config.policies = {file, file};
   config.threads = 7;
-  config.auth = api::Auth::kRequired;
+  config.auth = service::Auth::kRequired;
   config.hosts = {"a.example.com"};
   config.tls = {file, file, file};
   config.database = "sqlite:/x.db";

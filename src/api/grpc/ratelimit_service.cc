@@ -1,0 +1,627 @@
+#include "api/grpc/ratelimit_service.h"
+
+#include <envoy/service/ratelimit/v3/rls.pb.h>
+#include <fmt/format.h>
+#include <grpc/health/v1/health.pb.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#if __has_include(<google/protobuf/stubs/logging.h>)
+#include <google/protobuf/stubs/logging.h>
+#define HEADGATE_PROTOBUF_HAS_LOG_HANDLER
+#endif
+
+#include "api/grpc/ratelimit_answer.h"
+#include "api/http/call.h"
+#include "engine/check_problem.h"
+
+namespace headgate::api {
+namespace {
+
+using net::GrpcAnswer;
+using net::GrpcCall;
+using net::GrpcStatus;
+using RateLimitRequest = envoy::service::ratelimit::v3::RateLimitRequest;
+using RateLimitDescriptor = envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+using envoy::type::v3::RateLimitUnit;
+
+constexpr std::string_view kShouldRateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+constexpr std::string_view kHealthCheck = "/grpc.health.v1.Health/Check";
+constexpr std::string_view kHealthWatch = "/grpc.health.v1.Health/Watch";
+constexpr std::array<std::string_view, 3> kServices{"", "envoy.service.ratelimit.v3.RateLimitService",
+                                                    "grpc.health.v1.Health"};
+constexpr std::string_view kGrpcChannel = "grpc";
+constexpr std::size_t kKeptMessage = 16 << 10;  // larger requests do not leave their memory behind
+
+struct EntryField {
+  std::string_view name;
+  std::string_view Check::*field;
+};
+constexpr std::array<EntryField, 7> kFields{{{"agent", &Check::agent},
+                                             {"operation", &Check::operation},
+                                             {"session", &Check::session},
+                                             {"user", &Check::user},
+                                             {"tenant", &Check::tenant},
+                                             {"context", &Check::context},
+                                             {"resource", &Check::resource}}};
+
+// Protobuf has a line for standard error, where the log is, for every text that is no UTF-8: then any client could fill
+// it. Versions from 22 on log by Abseil, and have no such switch.
+void silence_protobuf() {
+#ifdef HEADGATE_PROTOBUF_HAS_LOG_HANDLER
+  [[maybe_unused]] static auto* const kBefore = google::protobuf::SetLogHandler(nullptr);
+#endif
+}
+
+// A status and what to say with it. Refused this way, a request has charged nothing.
+struct Refused {
+  GrpcStatus status = GrpcStatus::kInvalidArgument;
+  std::string text;
+};
+
+Refused refused_of(const service::Refusal& refusal) {
+  switch (refusal.status) {
+    case 401: return {GrpcStatus::kUnauthenticated, refusal.message};
+    case 429: return {GrpcStatus::kResourceExhausted, refusal.message};
+    default: return {GrpcStatus::kPermissionDenied, refusal.message};
+  }
+}
+
+// One descriptor.
+struct Asked {
+  enum class Kind : std::uint8_t { kPolicies, kOwn, kRefund };
+  Kind kind = Kind::kPolicies;
+  double hits = 1;
+  std::optional<Limit> own;  // with kOwn and kRefund: its own limit, if it has one
+  bool own_closed = false;   // its own limit admits nothing
+  // With kOwn: policies are charged too, since its caller may not choose its own limits.
+  bool also_policies = false;
+  bool policy_denied = false;
+  std::size_t first = 0;  // of its attributes
+  std::size_t count = 0;
+  std::string own_key;
+  Decision own_decision;
+  bool own_charged = false;
+};
+
+// What one request needs, kept for the next by each thread: nothing is allocated once the largest has been seen.
+struct Scratch {
+  RateLimitRequest request;
+  RateLimitResponse response;
+  service::Caller caller;  // checks borrow the names that its token binds, also while an answer is still to come
+  std::vector<Asked> asked;
+  std::vector<Check> checks;  // one for each descriptor
+  std::vector<Attribute> attributes;
+  std::vector<Cost> costs;
+};
+
+std::optional<Refused> read_limit(const RateLimitDescriptor::RateLimitOverride& from, Asked& asked) {
+  using namespace std::chrono_literals;
+  if (from.requests_per_unit() == 0) {
+    asked.own_closed = true;
+    return std::nullopt;
+  }
+  const Units count = from.requests_per_unit();
+  const auto window = [&](Nanos length) { return Limit::fixed_window({count, length, 0}); };
+  const auto quota = [&](Period period) { return Limit::quota({count, period, "UTC", 0}); };
+  std::optional<Result<Limit>> limit;
+  switch (from.unit()) {
+    case RateLimitUnit::SECOND: limit = window(1s); break;
+    case RateLimitUnit::MINUTE: limit = window(1min); break;
+    case RateLimitUnit::HOUR: limit = window(1h); break;
+    case RateLimitUnit::DAY: limit = window(24h); break;
+    case RateLimitUnit::MONTH: limit = quota(Period::kMonth); break;
+    case RateLimitUnit::YEAR: limit = quota(Period::kYear); break;
+    default: break;
+  }
+  if (!limit) {
+    return Refused{GrpcStatus::kInvalidArgument,
+                   fmt::format("limit.unit must be one of SECOND, MINUTE, HOUR, DAY, MONTH and YEAR, got {}",
+                               static_cast<int>(from.unit()))};
+  }
+  if (!*limit) return Refused{GrpcStatus::kInvalidArgument, "limit: " + limit->error().message};
+  asked.own = **limit;
+  return std::nullopt;
+}
+
+// The domain and entries, each with its length, so that no two descriptors share one. A token that is bound to an agent
+// has keys of its own, as for CL.THROTTLE: the agent comes first, after an empty text, which no domain is.
+std::string key_of(const service::Caller& caller, const RateLimitRequest& request,
+                   const RateLimitDescriptor& descriptor) {
+  std::string key;
+  const auto add = [&](const std::string& text) {
+    fmt::format_to(std::back_inserter(key), "{}:{}", text.size(), text);
+  };
+  if (caller.role == state::Role::kAgent && !caller.agent.empty()) {
+    add({});
+    add(caller.agent);
+  }
+  add(request.domain());
+  for (const auto& entry : descriptor.entries()) {
+    add(entry.key());
+    add(entry.value());
+  }
+  return key;
+}
+
+// One request with several descriptors, or with limits of their own, or refunds: asked one after the other, at once
+// where the cells are in this process, else whenever the last one was answered.
+//
+// Limits of the descriptors' own first, then policies: whichever fails, what was charged before is given back. Then
+// what is to be given back anyway.
+class Several : public std::enable_shared_from_this<Several> {
+ public:
+  Several(const service::Service& service, Nanos now, std::shared_ptr<Scratch> scratch)
+      : service_(service), now_(now), scratch_(std::move(scratch)) {
+    for (std::size_t i = 0; i < scratch_->asked.size(); ++i) scratch_->response.add_statuses();
+  }
+
+  // As far as it goes without waiting; whoever answers what was waited for calls it again.
+  void go_on() {
+    while (step_ == Step::kOwn && at_ < scratch_->asked.size()) {
+      if (!charge_own(at_)) return;
+    }
+    if (step_ == Step::kOwn) {
+      step_ = Step::kPolicies;
+      return ask_policies();
+    }
+    while (at_ < scratch_->asked.size()) {
+      if (!give_back(at_)) return;
+    }
+    tell();
+  }
+
+  // The answer, if it is there by now; else it is sent when it is.
+  // False: later.
+  [[nodiscard]] bool give(const GrpcCall& call, GrpcAnswer& answer) {
+    const std::lock_guard guard(mutex_);
+    if (ready_) {
+      answer = std::move(*ready_);
+    } else {
+      later_ = call.context->later();
+    }
+    return ready_.has_value();
+  }
+
+ private:
+  using Engine = engine::Engine;
+  enum class Step : std::uint8_t { kOwn, kPolicies, kRefunds };
+
+  [[nodiscard]] RateLimitResponse::DescriptorStatus& status(std::size_t i) {
+    return *scratch_->response.mutable_statuses(static_cast<int>(i));
+  }
+
+  // False: it is answered later.
+  [[nodiscard]] bool charge_own(std::size_t i) {
+    Asked& asked = scratch_->asked[i];
+    if (asked.kind != Asked::Kind::kOwn) {
+      ++at_;
+      return true;
+    }
+    const bool charge = allowed_ && !scratch_->checks[i].peek && !asked.own_closed;
+    const auto hear = [i, charge](Several& self, const Decision& decision) {
+      Asked& about = self.scratch_->asked[i];
+      about.own_decision = decision;
+      about.own_charged = charge && decision.allowed();
+      self.allowed_ = self.allowed_ && decision.allowed();
+      ++self.at_;
+      if (about.also_policies && decision.allowed()) return;  // counted with the policies
+      observe::Answered answered;
+      answered.protocol = observe::Protocol::kGrpc;
+      answered.agent = self.scratch_->checks[i].agent;
+      answered.allowed = decision.allowed();
+      self.service_.traffic->add(answered, self.service_.clock->wall(self.now_));
+    };
+    if (asked.own_closed) {
+      Decision closed;
+      closed.reason = Reason::kLimited;
+      closed.retry_after = kNever;
+      hear(*this, closed);
+      return true;
+    }
+    const std::optional<Decision> decision = use_own(asked, charge ? Engine::Use::kCharge : Engine::Use::kPeek, hear);
+    if (decision) hear(*this, *decision);
+    return decision.has_value();
+  }
+
+  // What `hear` is told later, unless it is returned; then this goes on.
+  template <class Hear>
+  [[nodiscard]] std::optional<Decision> use_own(const Asked& asked, Engine::Use use, Hear hear) {
+    const service::Caller& caller = scratch_->caller;
+    const bool bound = !caller.speaks_for_others() && !caller.agent.empty();
+    const Engine::OwnLimit own{"envoy", asked.own_key, *asked.own, bound ? caller.agent : caller.owner};
+    return service_.engine->check_own_or_wait(now_, own, static_cast<Units>(asked.hits), use,
+                                              [&]() -> Engine::Throttled {
+                                                return [self = shared_from_this(), hear](const Decision& decision) {
+                                                  hear(*self, decision);
+                                                  self->go_on();
+                                                };
+                                              });
+  }
+
+  void ask_policies() {
+    std::vector<Check> by_policies;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < scratch_->asked.size(); ++i) {
+      const Asked& asked = scratch_->asked[i];
+      const bool has_passed_own = asked.also_policies && asked.own_decision.allowed();
+      if (asked.kind != Asked::Kind::kPolicies && !has_passed_own) continue;
+      Check& check = by_policies.emplace_back(scratch_->checks[i]);
+      check.peek = check.peek || !allowed_;
+      places.push_back(i);
+    }
+    const auto self = shared_from_this();
+    Engine::AllAnswered answered;
+    answered.each = [self, places = std::move(places)](std::size_t nth, const engine::CheckDecision& decision) {
+      Asked& asked = self->scratch_->asked[places[nth]];
+      asked.policy_denied = !decision.allowed;
+      if (asked.also_policies && decision.allowed) return;  // the status is that of its own limit
+      fill_status(decision, self->status(places[nth]));
+      if (decision.limit > 0 && self->is_worse({decision.allowed ? 1 : 0, decision.remaining}, places[nth])) {
+        self->scratch_->response.clear_response_headers_to_add();
+        add_headers(decision, self->scratch_->response);
+      }
+    };
+    answered.done = [self](bool allowed) {
+      self->allowed_ = self->allowed_ && allowed;
+      self->step_ = Step::kRefunds;
+      self->at_ = 0;
+      if (!self->allowed_) self->undo_own();
+      self->go_on();
+    };
+    service::ask_all(service_, observe::Protocol::kGrpc, now_, by_policies, std::move(answered));
+  }
+
+  void undo_own() {
+    for (const Asked& asked : scratch_->asked) {
+      if (!asked.own_charged) continue;
+      service_.engine->refund_own({"envoy", asked.own_key, *asked.own}, static_cast<Units>(asked.hits), now_);
+    }
+  }
+
+  // Giving back is always fine; where it stands afterwards is told as a look would. False: it is told later.
+  [[nodiscard]] bool give_back(std::size_t i) {
+    Asked& asked = scratch_->asked[i];
+    if (asked.kind != Asked::Kind::kRefund || asked.own_closed) {
+      if (asked.kind == Asked::Kind::kRefund) tell_own(i);
+      if (asked.kind == Asked::Kind::kRefund) status(i).set_code(RateLimitResponse::OK);
+      ++at_;
+      return true;
+    }
+    const bool gives = allowed_ && asked.hits > 0;
+    if (asked.own) {
+      if (gives)
+        service_.engine->refund_own({"envoy", asked.own_key, *asked.own}, static_cast<Units>(asked.hits), now_);
+      asked.hits = 0;
+      const auto hear = [i](Several& self, const Decision& decision) {
+        self.scratch_->asked[i].own_decision = decision;
+        self.tell_own(i);
+        self.status(i).set_code(RateLimitResponse::OK);
+        ++self.at_;
+      };
+      const std::optional<Decision> decision = use_own(asked, Engine::Use::kPeek, hear);
+      if (decision) hear(*this, *decision);
+      return decision.has_value();
+    }
+    const Check& check = scratch_->checks[i];
+    if (gives) service_.engine->refund(now_, check);
+    Check look = check;
+    look.peek = true;
+    look.costs = {};
+    const auto hear = [i](Several& self, const engine::CheckDecision& decided) {
+      fill_status(decided, self.status(i));
+      self.status(i).set_code(RateLimitResponse::OK);
+      ++self.at_;
+    };
+    engine::CheckDecision decision;
+    const std::uint64_t waiting = service_.engine->check_later(now_, look, decision, [&]() -> Engine::Done {
+      return [self = shared_from_this(), hear](const engine::CheckDecision& decided) {
+        hear(*self, decided);
+        self->go_on();
+      };
+    });
+    if (waiting == 0) hear(*this, decision);
+    return waiting == 0;
+  }
+
+  void tell_own(std::size_t i) {
+    const Asked& asked = scratch_->asked[i];
+    if (asked.own) return fill_status(asked.own_decision, *asked.own, status(i));
+    status(i).set_code(RateLimitResponse::OVER_LIMIT);
+    status(i).mutable_current_limit();
+  }
+
+  // Whether a descriptor is worse off than all before: denied (0), or else (1) with less left; of equals the first one.
+  [[nodiscard]] bool is_worse(std::pair<int, double> rank, std::size_t place) {
+    const std::tuple<int, double, std::size_t> whole{rank.first, rank.second, place};
+    if (!(whole < worst_)) return false;
+    worst_ = whole;
+    return true;
+  }
+
+  // One status for each descriptor, and the headers of the one that is worst off.
+  void tell() {
+    RateLimitResponse& response = scratch_->response;
+    response.set_overall_code(allowed_ ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);
+    for (std::size_t i = 0; i < scratch_->asked.size(); ++i) {
+      const Asked& asked = scratch_->asked[i];
+      const Decision& decision = asked.own_decision;
+      if (asked.kind != Asked::Kind::kOwn || asked.policy_denied) continue;
+      tell_own(i);
+      if (!is_worse({decision.allowed() ? 1 : 0, static_cast<double>(decision.remaining)}, i)) continue;
+      response.clear_response_headers_to_add();
+      add_headers(decision, service_.clock->wall(now_), response);
+    }
+    GrpcAnswer answer;
+    response.SerializeToString(&answer.message);
+    std::shared_ptr<net::GrpcLater> later;
+    {
+      const std::lock_guard guard(mutex_);
+      if (later_ == nullptr) {
+        ready_ = std::move(answer);
+        return;
+      }
+      later = later_;
+    }
+    later->send(std::move(answer));
+  }
+
+  const service::Service& service_;
+  const Nanos now_;
+  const std::shared_ptr<Scratch> scratch_;
+  Step step_ = Step::kOwn;
+  std::size_t at_ = 0;  // the descriptor that is next in this step
+  bool allowed_ = true;
+  std::tuple<int, double, std::size_t> worst_{2, 0, 0};
+  std::mutex mutex_;  // guards the next two
+  std::optional<GrpcAnswer> ready_;
+  std::shared_ptr<net::GrpcLater> later_;
+};
+
+class RateLimitService final : public net::GrpcHandler {
+ public:
+  explicit RateLimitService(const service::Service& service) : service_(service) {}
+
+  void call(const GrpcCall& call, GrpcAnswer& answer) override {
+    try {
+      if (call.path == kShouldRateLimit) {
+        should_rate_limit(call, answer);
+      } else if (call.path == kHealthCheck || call.path == kHealthWatch) {
+        tell_health(call, answer);
+      } else {
+        answer.status = GrpcStatus::kUnimplemented;
+        answer.text = fmt::format("there is no method {}", call.path.substr(0, 200));
+      }
+    } catch (const std::bad_alloc&) {
+      throw;  // closes the connection
+    } catch (const std::exception& error) {
+      answer.status = GrpcStatus::kInternal;
+      answer.text = error.what();
+    }
+  }
+
+  // Anybody may ask for health, which teaches nothing of the peer.
+  [[nodiscard]] bool admits(const GrpcCall& head, GrpcAnswer& answer, net::Standing& standing) override {
+    if (head.path != kShouldRateLimit) return true;
+    const service::Admission admission = admitted(head);
+    if (!admission.refusal) {
+      standing = standing_of(admission.caller);
+      return true;
+    }
+    Refused refused = refused_of(*admission.refusal);
+    answer.status = refused.status;
+    answer.text = std::move(refused.text);
+    return false;
+  }
+
+ private:
+  // A Check is answered, and told of a service that is not there by its status. A Watch stays open: it hears how things
+  // stand, and, when the server ends, that they do not any more.
+  static void tell_health(const GrpcCall& call, GrpcAnswer& answer) {
+    using Response = grpc::health::v1::HealthCheckResponse;
+    grpc::health::v1::HealthCheckRequest request;
+    if (!request.ParseFromArray(call.message.data(), static_cast<int>(call.message.size()))) {
+      answer.status = GrpcStatus::kInvalidArgument;
+      answer.text = "the message is no HealthCheckRequest";
+      return;
+    }
+    answer.stays = call.path == kHealthWatch;
+    const bool known = std::find(kServices.begin(), kServices.end(), request.service()) != kServices.end();
+    if (!known && !answer.stays) {
+      answer.status = GrpcStatus::kNotFound;
+      answer.text = "there is no such service";
+      return;
+    }
+    Response response;
+    response.set_status(known ? Response::SERVING : Response::SERVICE_UNKNOWN);
+    response.SerializeToString(&answer.message);
+    response.set_status(known ? Response::NOT_SERVING : Response::SERVICE_UNKNOWN);
+    response.SerializeToString(&answer.last);
+  }
+
+  [[nodiscard]] service::Admission admitted(const GrpcCall& call) const {
+    constexpr std::string_view kBearer = "bearer ";
+    const auto is_authorization = [](const net::Header& header) { return header.name == "authorization"; };
+    if (std::count_if(call.metadata.begin(), call.metadata.end(), is_authorization) > 1) {
+      // A proxy in front may have believed the other one.
+      service::Admission admission;
+      admission.refusal = service::Refusal{401, "unauthorized", "authorization must be given once", Nanos{0}};
+      return admission;
+    }
+    for (const net::Header& header : call.metadata) {
+      if (!is_authorization(header)) continue;
+      bool bearer = header.value.size() > kBearer.size();
+      for (std::size_t i = 0; bearer && i < kBearer.size(); ++i) {
+        bearer = static_cast<char>(header.value[i] | ' ') == kBearer[i];
+      }
+      if (bearer) return service_.access->by_token(header.value.substr(kBearer.size()), call.peer->ip);
+      service::Admission admission;
+      admission.refusal =
+          service::Refusal{401, "unauthorized", "authorization must be \"Bearer\" and a token", Nanos{0}};
+      return admission;
+    }
+    return service_.access->without_token(*call.peer);
+  }
+
+  void should_rate_limit(const GrpcCall& call, GrpcAnswer& answer) {
+    // Whoever answers later keeps it; then there is another for the next.
+    thread_local std::shared_ptr<Scratch> spare;
+    std::shared_ptr<Scratch> scratch = spare != nullptr ? std::move(spare) : std::make_shared<Scratch>();
+    const std::optional<Refused> refused = decide(call, scratch, answer);
+    if (refused) {
+      answer.status = refused->status;
+      answer.text = refused->text;
+      observe::Answered answered;
+      answered.protocol = observe::Protocol::kGrpc;
+      answered.allowed = false;
+      answered.error = true;
+      service_.traffic->add(answered, service_.clock->wall(call.now));
+    }
+    if (scratch != nullptr && scratch.use_count() == 1 && call.message.size() <= kKeptMessage) {
+      spare = std::move(scratch);
+    }
+  }
+
+  std::optional<Refused> decide(const GrpcCall& call, std::shared_ptr<Scratch>& scratch, GrpcAnswer& answer) {
+    service::Admission admission = admitted(call);
+    if (admission.refusal) return refused_of(*admission.refusal);
+    scratch->caller = std::move(admission.caller);
+    if (!scratch->request.ParseFromArray(call.message.data(), static_cast<int>(call.message.size()))) {
+      return Refused{GrpcStatus::kInvalidArgument, "the message is no RateLimitRequest"};
+    }
+    if (std::optional<Refused> refused = read(scratch->caller, *scratch)) return refused;
+    scratch->response.Clear();
+    const bool simple = scratch->asked.size() == 1 && scratch->asked[0].kind == Asked::Kind::kPolicies;
+    if (simple) {
+      decide_one(call, *scratch, answer);
+    } else {
+      const auto several = std::make_shared<Several>(service_, call.now, scratch);
+      several->go_on();
+      if (!several->give(call, answer)) scratch = nullptr;
+    }
+    return std::nullopt;
+  }
+
+  // Descriptors into checks.
+  std::optional<Refused> read(const service::Caller& caller, Scratch& scratch) const {
+    const RateLimitRequest& request = scratch.request;
+    if (request.domain().empty()) return Refused{GrpcStatus::kInvalidArgument, "domain must not be empty"};
+    const int count = request.descriptors_size();
+    if (count < 1 || count > kMostDescriptors) {
+      return Refused{GrpcStatus::kInvalidArgument,
+                     fmt::format("descriptors must be 1 to {}, got {}", kMostDescriptors, count)};
+    }
+    scratch.asked.clear();
+    scratch.checks.clear();
+    scratch.costs.clear();
+    scratch.attributes.clear();
+    for (const RateLimitDescriptor& descriptor : request.descriptors()) {
+      const auto refuse = [&](Refused refused) {
+        refused.text = fmt::format("descriptors[{}]: {}", scratch.asked.size() - 1, refused.text);
+        return refused;
+      };
+      Asked& asked = scratch.asked.emplace_back();
+      Check& check = scratch.checks.emplace_back();
+      if (auto refused = read_one(request, descriptor, asked, check, scratch)) return refuse(std::move(*refused));
+      if (const auto refusal = service_.access->believe(caller, nullptr, check)) return refuse(refused_of(*refusal));
+      if (asked.kind == Asked::Kind::kRefund && !caller.speaks_for_others()) {
+        return refuse(
+            {GrpcStatus::kPermissionDenied, "is_negative_hits gives back, which takes role gateway or admin"});
+      }
+    }
+    // Only now, since these do not move any more.
+    for (std::size_t i = 0; i < scratch.asked.size(); ++i) {
+      const Asked& asked = scratch.asked[i];
+      scratch.checks[i].attributes = std::span(scratch.attributes).subspan(asked.first, asked.count);
+      if (asked.hits != 1) scratch.checks[i].costs = {&scratch.costs[i], 1};
+      if (engine::is_fine(scratch.checks[i])) continue;
+      return Refused{GrpcStatus::kInvalidArgument,
+                     fmt::format("descriptors[{}]: {}", i, engine::problem_of(scratch.checks[i]))};
+    }
+    return std::nullopt;
+  }
+
+  static std::optional<Refused> read_one(const RateLimitRequest& request, const RateLimitDescriptor& descriptor,
+                                         Asked& asked, Check& check, Scratch& scratch) {
+    asked.first = scratch.attributes.size();
+    scratch.attributes.push_back({"domain", Value(std::string_view(request.domain()))});
+    for (const auto& entry : descriptor.entries()) {
+      const auto* field = std::find_if(kFields.begin(), kFields.end(),
+                                       [&](const EntryField& each) { return each.name == entry.key(); });
+      // The same key once more is but an attribute.
+      if (field != kFields.end() && (check.*field->field).empty()) {
+        check.*field->field = entry.value();
+      } else {
+        scratch.attributes.push_back({entry.key(), Value(std::string_view(entry.value()))});
+      }
+    }
+    asked.count = scratch.attributes.size() - asked.first;
+    if (check.operation.empty()) check.operation = request.domain();
+    check.channel = kGrpcChannel;
+
+    asked.hits = request.hits_addend() == 0 ? 1 : request.hits_addend();
+    if (descriptor.has_hits_addend()) {
+      asked.hits = static_cast<double>(descriptor.hits_addend().value());
+      // Whether one more would fit.
+      if (asked.hits == 0 && !descriptor.is_negative_hits()) {
+        check.peek = true;
+        asked.hits = 1;
+      }
+    }
+    if (asked.hits > kMaxCost) {
+      return Refused{GrpcStatus::kInvalidArgument,
+                     fmt::format("hits_addend must be at most {:.0f}, got {:.0f}", kMaxCost, asked.hits)};
+    }
+    scratch.costs.push_back({"requests", asked.hits});
+    if (descriptor.has_limit()) {
+      asked.kind = Asked::Kind::kOwn;
+      asked.also_policies = !scratch.caller.speaks_for_others();
+      asked.own_key = key_of(scratch.caller, request, descriptor);
+      if (auto refused = read_limit(descriptor.limit(), asked)) return refused;
+    }
+    if (descriptor.is_negative_hits()) {
+      asked.kind = Asked::Kind::kRefund;
+      asked.also_policies = false;
+    }
+    return std::nullopt;
+  }
+
+  void decide_one(const GrpcCall& call, Scratch& scratch, GrpcAnswer& answer) const {
+    const auto tell = [](const engine::CheckDecision& decision, RateLimitResponse& response, std::string& message) {
+      fill_status(decision, *response.add_statuses());
+      response.set_overall_code(decision.allowed ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);
+      add_headers(decision, response);
+      response.SerializeToString(&message);
+    };
+    engine::CheckDecision decision;
+    const auto later = [&]() -> engine::Engine::Done {
+      return [tell, later = call.context->later()](const engine::CheckDecision& decided) {
+        GrpcAnswer own;
+        RateLimitResponse response;
+        tell(decided, response, own.message);
+        later->send(std::move(own));
+      };
+    };
+    const std::uint64_t asked =
+        service::ask_no_line(service_, observe::Protocol::kGrpc, call.now, scratch.checks[0], decision, later);
+    if (asked == 0) tell(decision, scratch.response, answer.message);
+  }
+
+  const service::Service& service_;
+};
+
+}  // namespace
+
+std::unique_ptr<net::GrpcHandler> make_ratelimit_service(const service::Service& service) {
+  silence_protobuf();
+  return std::make_unique<RateLimitService>(service);
+}
+
+}  // namespace headgate::api

@@ -1,0 +1,253 @@
+// /api/admin: the emergency throttle, load from outside, the audit log, tokens.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "api/http/keeping.h"
+#include "api/http/spread_state.h"
+#include "base/utf8.h"
+#include "service/emergency_keeper.h"
+#include "service/tier_json.h"
+
+namespace headgate::api {
+namespace {
+
+constexpr std::int64_t kMostEntries = 1'000;
+constexpr std::int64_t kLongestTtlMs = std::int64_t{3650} * 24 * 3600 * 1000;
+
+Json emergency_json(const control::Emergency& state) {
+  const bool on = state.active;
+  return {{"active", on},
+          {"reason", on ? Json(state.reason) : Json()},
+          {"enabled_at", on ? Json(millis(state.since)) : Json()},
+          {"enabled_by", on ? Json(state.by) : Json()},
+          {"automatic", on && state.automatic}};
+}
+
+// What is in force a moment later; before that, so that EmergencyKeeper finds it kept.
+void keep(const Call& call, const control::Emergency& before, const control::Emergency& next,
+          state::Database::Kept kept) {
+  state::AuditEntry entry;
+  entry.time = call.wall();
+  entry.who = call.who();
+  entry.action = next.active ? "emergency.on" : "emergency.off";
+  entry.before = service::emergency_setting(before, call.service().node);
+  entry.after = service::emergency_setting(next, call.service().node);
+  const std::array settings{state::Setting{"emergency", "state", entry.after}};
+  call.service().database->change(settings, entry, std::move(kept));
+}
+
+Json load_json(const engine::Engine::Load& load) {
+  return {{"load", load.load ? number_json(*load.load) : Json()},
+          {"reported", load.reported ? number_json(*load.reported) : Json()},
+          {"sensors", load.sensors},
+          {"level", control::to_string(load.level)},
+          {"factor", number_json(load.factor)}};
+}
+
+// Reports come every few seconds; what they change is worth an entry, not each of them.
+void note_load(const Call& call, const engine::Engine::Load& before) {
+  const engine::Engine::Load now = call.service().engine->load_state();
+  if (now.level != before.level || now.factor != before.factor ||
+      now.reported.has_value() != before.reported.has_value()) {
+    state::AuditEntry entry;
+    entry.time = call.wall();
+    entry.who = call.who();
+    entry.action = now.reported ? "load.report" : "load.clear";
+    entry.before = text_of(load_json(before));
+    entry.after = text_of(load_json(now));
+    call.service().database->change({}, entry, {});
+  }
+  if (call.service().wake) call.service().wake();
+  call.send(load_json(now));
+}
+
+// What was kept as JSON, as JSON.
+Json kept_json(const std::string& text) {
+  if (text.empty()) return nullptr;
+  Json json = Json::parse(text, nullptr, false);
+  return json.is_discarded() ? Json(text) : json;
+}
+
+Json token_json(const state::Token& token) {
+  return {{"id", token.id},
+          {"role", to_string(token.role)},
+          {"agent", text_or_null(token.agent)},
+          {"user", text_or_null(token.user)},
+          {"tenant", text_or_null(token.tenant)},
+          {"plan", text_or_null(token.plan)},
+          {"name", token.name},
+          {"created_at", millis(token.created)},
+          {"expires_at", token.expires == Nanos{0} ? Json() : Json(millis(token.expires))}};
+}
+
+// Optional text of a body. False: it was answered with 400.
+bool take_text(const Call& call, const Json& body, std::string_view field, std::string& out) {
+  const auto found = body.find(field);
+  if (found == body.end() || found->is_null()) return true;
+  if (!found->is_string()) {
+    call.fail(400, "invalid_request", fmt::format("{} must be text", field));
+    return false;
+  }
+  out = found->get<std::string>();
+  return true;
+}
+
+}  // namespace
+
+void get_emergency(Call& call) { call.send(emergency_json(call.service().engine->emergency())); }
+
+void put_emergency(Call& call) {
+  const auto body = body_of(call, std::array<std::string_view, 1>{"reason"});
+  if (!body) return;
+  control::EmergencyOrder order;
+  if (!take_text(call, *body, "reason", order.reason)) return;
+  order.by = call.who().empty() ? "admin" : call.who();
+  service::Service& service = call.service();
+  const std::lock_guard guard(call.context.settings_mutex);
+  const control::Emergency before = service.engine->emergency();
+  const Result<control::Emergency> next = control::turn_on(before, order, call.wall());
+  if (!next) return call.fail(next.error());
+  const Keeping keeping(call);
+  keep(call, before, *next, keeping.kept());
+  if (const Result<void> on = service.engine->emergency_on(order); !on) return call.fail(on.error());
+  keeping.answer(with_spread(call, emergency_json(service.engine->emergency())));
+}
+
+void delete_emergency(Call& call) {
+  service::Service& service = call.service();
+  const std::lock_guard guard(call.context.settings_mutex);
+  const control::Emergency before = service.engine->emergency();
+  const control::AdaptiveSettings& settings = service.engine->rules()->rules.document().adaptive;
+  const control::Emergency next = control::turn_off(before, settings, service.engine->load_state().followed);
+  if (next == before) return call.send(with_spread(call, emergency_json(before)));
+  const Keeping keeping(call);
+  keep(call, before, next, keeping.kept());
+  service.engine->emergency_off(call.who());
+  keeping.answer(with_spread(call, emergency_json(service.engine->emergency())));
+}
+
+void get_load(Call& call) { call.send(load_json(call.service().engine->load_state())); }
+
+void put_load(Call& call) {
+  const auto body = body_of(call, std::array<std::string_view, 1>{"load"});
+  if (!body) return;
+  const auto load = body->find("load");
+  if (load == body->end() || !load->is_number() || !(*load >= 0 && *load <= 1)) {
+    return call.fail(400, "invalid_request",
+                     fmt::format("load must be a number between 0 and 1, got {}",
+                                 load == body->end() ? "none" : base::shortened(text_of(*load), 60)));
+  }
+  const std::lock_guard guard(call.context.settings_mutex);
+  const engine::Engine::Load before = call.service().engine->load_state();
+  call.service().engine->report_load(load->get<double>());
+  if (call.service().load_reported) call.service().load_reported(load->get<double>());
+  note_load(call, before);
+}
+
+void delete_load(Call& call) {
+  const std::lock_guard guard(call.context.settings_mutex);
+  const engine::Engine::Load before = call.service().engine->load_state();
+  call.service().engine->clear_load_report();
+  if (call.service().load_reported) call.service().load_reported(std::nullopt);
+  note_load(call, before);
+}
+
+void delete_cells(Call& call) {
+  if (!query_fits(call, std::array<std::string_view, 1>{"space"})) return;
+  const std::string space = net::query_value(call.request.query, "space");
+  if (space != "throttle") {
+    return call.fail(400, "invalid_request",
+                     "which cells? ?space=throttle: those of limits that callers name; no others can be cleared");
+  }
+  // At once: an operator who clears cells has none to spare, and perhaps no room on the disk either.
+  const std::size_t cells = call.service().engine->clear_callers();
+  const Json cleared{{"space", space}, {"cells", cells}};
+  state::AuditEntry entry = entry_of(call, "cells.clear", space);
+  entry.after = text_of(cleared);
+  if (const Result<void> kept = call.service().database->change({}, entry); !kept) return call.fail(kept.error());
+  call.send(cleared);
+}
+
+void get_audit(Call& call) {
+  constexpr std::int64_t kAnyId = std::numeric_limits<std::int64_t>::max();
+  const auto limit = query_number(call, "limit", 100, {1, kMostEntries});
+  if (!limit) return;
+  const auto before = query_number(call, "before", 0, {0, kAnyId});
+  if (!before) return;
+  state::Database::AuditQuery query;
+  query.limit = static_cast<std::size_t>(*limit);
+  query.before = *before;
+  query.action = net::query_value(call.request.query, "action");
+  const state::Database& database = *call.service().database;
+  read_in_background(call, [&database, query](Handoff& handoff) {
+    const Result<std::vector<state::AuditEntry>> found = database.audit(query);
+    if (!found) return handoff.fail(found.error());
+    Json entries = Json::array();
+    for (const state::AuditEntry& entry : *found) {
+      entries.push_back({{"id", entry.id},
+                         {"time", millis(entry.time)},
+                         {"who", entry.who},
+                         {"action", entry.action},
+                         {"target", text_or_null(entry.target)},
+                         {"before", kept_json(entry.before)},
+                         {"after", kept_json(entry.after)}});
+    }
+    const bool more = found->size() == query.limit;
+    handoff.send(Json{{"entries", std::move(entries)}, {"next", more ? Json(found->back().id) : Json()}});
+  });
+}
+
+void get_tokens(Call& call) {
+  Json tokens = Json::array();
+  for (const state::Token& token : call.service().database->tokens()) tokens.push_back(token_json(token));
+  call.send(Json{{"tokens", std::move(tokens)}});
+}
+
+void post_token(Call& call) {
+  const auto body =
+      body_of(call, std::array<std::string_view, 7>{"role", "agent", "user", "tenant", "plan", "name", "ttl_ms"});
+  if (!body) return;
+  state::Database::TokenRequest request;
+  std::string role;
+  if (!take_text(call, *body, "role", role) || !take_text(call, *body, "agent", request.agent) ||
+      !take_text(call, *body, "user", request.user) || !take_text(call, *body, "tenant", request.tenant) ||
+      !take_text(call, *body, "plan", request.plan) || !take_text(call, *body, "name", request.name)) {
+    return;
+  }
+  const std::optional<state::Role> known = state::role_of(role);
+  if (!known) {
+    return call.fail(
+        400, "invalid_request",
+        fmt::format("role must be admin, viewer, gateway or agent, got \"{}\"", base::shortened(role, 60)));
+  }
+  request.role = *known;
+  if (const auto ttl = body->find("ttl_ms"); ttl != body->end() && !ttl->is_null()) {
+    if (!ttl->is_number_integer() || *ttl < 1 || *ttl > kLongestTtlMs) {
+      return call.fail(400, "invalid_request",
+                       fmt::format("ttl_ms must be a whole number between 1 and {}, or left out", kLongestTtlMs));
+    }
+    request.ttl = std::chrono::milliseconds{ttl->get<std::int64_t>()};
+  }
+  const auto handoff = std::make_shared<Handoff>(call);
+  call.service().database->create_token(request, call.who(), call.wall(), [handoff](const auto& made) {
+    if (!made) return handoff->fail(made.error());
+    Json json{{"id", made->token.id}, {"secret", made->secret}};
+    json.update(token_json(made->token));
+    handoff->answer({.status = 201, .body = text_of(json), .headers = "Cache-Control: no-store\r\n"});
+  });
+  handoff->give(call.reply);
+}
+
+void delete_token(Call& call) {
+  const std::string id = call.id.empty() ? net::query_value(call.request.query, "id") : call.id;
+  if (id.empty()) return call.fail(400, "invalid_request", "which token? Give its id in the path, or as ?id=");
+  const Keeping keeping(call);
+  if (!call.service().database->revoke_token(id, call.who(), call.wall(), keeping.kept())) {
+    return call.fail(404, "not_found", fmt::format("there is no token \"{}\"", id));
+  }
+  keeping.answer(Json{{"id", id}, {"revoked", true}});
+}
+
+}  // namespace headgate::api

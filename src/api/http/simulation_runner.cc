@@ -1,0 +1,80 @@
+#include "api/http/simulation_runner.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "api/http/handoff.h"
+#include "engine/simulate_json.h"
+
+namespace headgate::api {
+namespace {
+
+constexpr std::size_t kMostAgentsTold = 100;  // of the summary
+
+struct Outcome {
+  int status = 200;
+  Json body;
+};
+
+Outcome refused(std::string_view code, std::string_view message, int status = 400) {
+  return {status, Json{{"error", code}, {"message", message}}};
+}
+
+Outcome simulate(const Simulated& simulated, const std::atomic<bool>& ending) {
+  std::istringstream in(simulated.trace);
+  engine::TraceReader trace(in, "trace");
+  engine::Simulation simulation({});
+  if (const Result<void> loaded = simulation.load(simulated.document); !loaded) {
+    return refused("invalid_policies", loaded.error().message);
+  }
+  for (std::size_t lines = 0;; ++lines) {
+    if (ending.load()) return refused("unavailable", "the server is going away", 503);
+    const Result<bool> more = trace.next();
+    if (!more) return refused("invalid_trace", more.error().message);
+    if (!*more) break;
+    if (lines == SimulationRunner::kMostLines) {
+      return refused("invalid_trace",
+                     fmt::format("trace must be at most {} lines long, has more", SimulationRunner::kMostLines));
+    }
+    if (trace.step().kind == engine::TraceStep::Kind::kPolicies) {
+      return refused("invalid_trace", trace.error("events that read files are not for here; send the text").message);
+    }
+    if (const Result<void> stepped = simulation.step(trace.step()); !stepped) {
+      return refused("invalid_trace", trace.error(stepped.error().message).message);
+    }
+  }
+  simulation.finish();
+  return {200, engine::to_json(simulation.report(), kMostAgentsTold)};
+}
+
+void answer(const Simulated& simulated, const Outcome& told) {
+  simulated.handoff->answer({.status = told.status, .body = text_of(told.body), .headers = {}});
+}
+
+}  // namespace
+
+SimulationRunner::~SimulationRunner() {
+  ending_.store(true);
+  if (thread_.joinable()) thread_.join();
+}
+
+void SimulationRunner::start(Simulated simulated) {
+  const std::lock_guard guard(mutex_);
+  if (running_.exchange(true)) return answer(simulated, refused("busy", "another simulation is running", 503));
+  if (thread_.joinable()) thread_.join();
+  thread_ = std::thread([this, simulated = std::move(simulated)] { run(simulated); });
+}
+
+void SimulationRunner::run(const Simulated& simulated) {
+  Outcome told;
+  try {
+    told = simulate(simulated, ending_);
+  } catch (const std::exception& error) {
+    told = refused("internal", error.what(), 500);
+  }
+  running_.store(false);
+  answer(simulated, told);
+}
+
+}  // namespace headgate::api
