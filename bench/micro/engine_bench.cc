@@ -128,10 +128,10 @@ class EngineContender {
   };
   explicit EngineContender(std::size_t policies, Kind kind = Kind::kPlain) : engine_({.clock = &clock_}), kind_(kind) {
     for (const Period period : {Period::kDay, Period::kWeek, Period::kMonth}) {
-      limits_.push_back(engine_.allowance_limit(*Limit::quota({.limit = 1'000'000'000, .period = period})));
+      limits_.push_back(engine_.allowances().limit(*Limit::quota({.limit = 1'000'000'000, .period = period})));
     }
     for (const std::string& agent : agents()) {
-      const base::Hash128 whose = engine_.allowance_cell(std::array<std::string_view, 2>{agent, "CREATE_COMPONENT"});
+      const base::Hash128 whose = engine_.allowances().cell(std::array<std::string_view, 2>{agent, "CREATE_COMPONENT"});
       Allowances& allowances = allowances_.emplace_back();
       for (const engine::WorkingLimit* limit : limits_) {
         Allowances::One& one = allowances.all.emplace_back();
@@ -156,8 +156,9 @@ class EngineContender {
         model.value.text = {digits.data(), static_cast<std::size_t>(end - digits.data())};
         check.attributes = {&model, 1};
       }
-      if (kind_ == Kind::kQuotas) check.allowances = &allowances_[order()[(turn_ - 1) % kTurns]];
-      const engine::CheckDecision decision = engine_.check_at(now_, check);
+      engine::Account account;
+      if (kind_ == Kind::kQuotas) account.allowances = &allowances_[order()[(turn_ - 1) % kTurns]];
+      const engine::CheckDecision decision = engine_.check_at(now_, check, account);
       if (!decision.allowed) denied_++;
     }
     if (denied_ > 0) {

@@ -36,9 +36,6 @@ struct Cost {
   double amount = 0;
 };
 
-// Limits that a check brings along besides the policies that match it; the engine makes them.
-struct Allowances;
-
 // All text is borrowed: it must live until the check is answered. An empty field is an absent one.
 struct Check {
   std::string_view operation;  // required
@@ -61,16 +58,10 @@ struct Check {
   bool peek = false;  // judge only
   bool hold = false;  // take out a lease on what is charged
   int priority = 0;   // higher waits less
-  Nanos max_wait{0};  // how long the asker is ready to wait, where a policy queues
-
-  const Allowances* allowances = nullptr;  // a command, which has quotas in place of tiers
-
-  // The caller to whose share of the cells new cells count. Empty: the agent, else the address. Set where the agent is
-  // not proven, so that a caller that makes up agents has one share. No policy sees it.
-  std::string_view owner;
+  Nanos max_wait{0};  // how long the check may wait in line, where a policy queues
 };
 
-// Bounds on a check, so that nobody can make one expensive.
+// Bounds on a check, so that none is expensive.
 inline constexpr std::size_t kMaxNameBytes = 512;  // each field, attribute name and attribute value
 inline constexpr std::size_t kMaxAttributes = 64;
 inline constexpr std::size_t kMaxCosts = 8;

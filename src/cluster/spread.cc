@@ -218,7 +218,7 @@ bool Spread::step() {
 bool Spread::beat(std::int64_t& revision) {
   const std::array<std::string_view, 3> keys{version_key_, nodes_key_, seed_key_};
   const std::string seed = std::to_string(options_.seed);
-  const std::string cause = service_.engine->emergency().node;
+  const std::string cause = service_.engine->controls().emergency().node;
   const std::array<std::string, 4> arguments{options_.node, std::to_string(options_.gone_after.count() / 1000), seed,
                                              cause};
   std::int64_t nodes = 0;
@@ -246,13 +246,13 @@ bool Spread::beat(std::int64_t& revision) {
 }
 
 void Spread::watch_cause(bool answered) {
-  const std::string node = service_.engine->emergency().node;
+  const std::string node = service_.engine->controls().emergency().node;
   const Nanos now = service_.clock->now();
   // After an outage of Redis the other node is given time to be heard of again.
   const bool back = !std::exchange(answered_, answered) && answered;
   if (node != cause_.node || back) cause_ = {node, now};
   const Nanos patience = answered ? options_.gone_after : control::kLoadSourceTtl;
-  if (!node.empty() && now - cause_.heard_at >= patience) service_.engine->emergency_node_lost(node);
+  if (!node.empty() && now - cause_.heard_at >= patience) service_.engine->controls().emergency_node_lost(node);
 }
 
 bool Spread::fetch() {
@@ -327,9 +327,9 @@ bool Spread::apply(const std::string& name, const Field& field) {
   const std::string who = "node " + field.node;
   if (name == kLoadField) {
     if (!field.value) {
-      service_.engine->clear_load_report();
+      service_.engine->controls().clear_load_report();
     } else if (const auto [load, at] = load_of(*field.value); at > Nanos{0}) {
-      service_.engine->report_load(load, wall() - at);
+      service_.engine->controls().report_load(load, wall() - at);
     }
     return true;
   }
@@ -357,7 +357,7 @@ bool Spread::apply(const std::string& name, const Field& field) {
     service_.database->change({&setting, 1}, entry, {});
     done = service::apply_setting(service_, setting);
     if (done && setting.section == "emergency") {
-      const control::Emergency state = service_.engine->emergency();
+      const control::Emergency state = service_.engine->controls().emergency();
       service_.notices->tell({.kind = "emergency",
                               .time = wall(),
                               .agent = state.by,

@@ -32,7 +32,7 @@ enum class Why : std::uint8_t {
   kQueueFull,         // as many checks wait as may wait
   kTimedOut,          // waited as long as it may
   kCancelled,         // while it waited
-  kRevoked,           // the asker stopped being valid while it waited (see Done)
+  kRevoked,           // the caller stopped being valid while its check waited (see Done)
   kTooManyLeases,     // as many holds are open as may be
   kQuota,             // of the allowances that the check brought along
   kInvalid,           // not a question that can be answered; `problem` says why
@@ -88,6 +88,13 @@ class CheckDecision {
   std::uint32_t allowance_count = 0;
   base::BoundedArray<core::Outcome, store::kMaxCharges> outcomes;  // of the policies, then of the allowances
   absl::InlinedVector<Warning, 2> warnings;
+  base::Hash128 line;  // with `waits`: the cell that holds it up
+  Nanos patience{0};   // and how long it may be waited for
+
+  // The engine's state that it was judged in. REQUIRES for state() and all that name a policy: has_state().
+  void pin(base::Published<State>::Pin state) noexcept { state_ = std::move(state); }
+  [[nodiscard]] bool has_state() const noexcept { return static_cast<bool>(state_); }
+  [[nodiscard]] const State& state() const noexcept { return *state_; }
 
   [[nodiscard]] const policy::Policy& policy(const Judged& judged_policy) const noexcept {
     return state_->rules->rules.policies()[judged_policy.policy];
@@ -119,7 +126,6 @@ class CheckDecision {
   }
 
  private:
-  friend class Engine;
   struct Broken {
     const core::Outcome* outcome = nullptr;  // nullptr: none of its limits is exceeded
     const Limit* limit = nullptr;
@@ -127,8 +133,6 @@ class CheckDecision {
   // Of a policy's limits the one that is exceeded, and of several the one that takes longest.
   [[nodiscard]] Broken broken_of(const Judged& by) const noexcept;
 
-  base::Hash128 line_;  // with `waits`: the cell that holds it up
-  Nanos patience_{0};   // and how long it may be waited for
   base::Published<State>::Pin state_;
 };
 

@@ -54,7 +54,7 @@ class Counters {
   struct Chunk {
     std::array<std::array<std::atomic<std::uint64_t>, 4>, kPerChunk> cells{};
   };
-  // Made when a thread first counts in it; if there is no memory, in a chunk that nobody reads.
+  // Made when a thread first counts in it; if there is no memory, in a chunk that is never read.
   [[nodiscard]] Chunk* chunk(std::size_t slot, Id id) noexcept {
     Chunk* found = chunks_[slot][id / kPerChunk].load(std::memory_order_acquire);
     return found != nullptr ? found : make_chunk(slot, id);

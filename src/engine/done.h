@@ -13,7 +13,7 @@ class CheckDecision;
 class Done {
  public:
   using Answer = std::function<void(const CheckDecision&)>;
-  // Whether the asker may still be admitted. Called from any thread, several times, and until the check is answered;
+  // Whether the caller may still be admitted. Called from any thread, several times, and until the check is answered;
   // must not call the engine. Once false, it stays false.
   using Valid = std::function<bool()>;
 
@@ -21,7 +21,7 @@ class Done {
   template <class F>  // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): not for Done itself
   requires(std::invocable<F&, const CheckDecision&> && !std::same_as<std::remove_cvref_t<F>, Done>) Done(F&& answer)
       : answer_(std::forward<F>(answer)) {}  // NOLINT(google-explicit-constructor): as std::function's
-  // No `valid`: the asker may always be admitted.
+  // No `valid`: the caller may always be admitted.
   Done(Answer answer, Valid valid) : answer_(std::move(answer)), valid_(std::move(valid)) {}
 
   void operator()(const CheckDecision& decision) const { answer_(decision); }

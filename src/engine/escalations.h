@@ -1,4 +1,4 @@
-// Counts violations until there are enough of them to tell somebody.
+// Counts violations until there are enough of them for an escalation event.
 #pragma once
 
 #include <deque>

@@ -71,7 +71,7 @@ class Leases {
 
   // False: as many are open as may be, in all or of its owner.
   [[nodiscard]] bool add(std::shared_ptr<Lease> lease);
-  // nullptr: none that is open. Its fields are guarded by whoever holds `guard`.
+  // nullptr: none that is open. Its fields are guarded by `guard`.
   [[nodiscard]] std::shared_ptr<Lease> find(std::string_view id, std::unique_lock<std::mutex>& guard);
   // All below under the guard of find().
   struct Ended {

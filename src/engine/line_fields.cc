@@ -98,7 +98,7 @@ Result<void> take_boolean(Field field, const Scalar& value, bool& out) {
   return {};
 }
 
-// What an asker tells its questions apart by: repeated to it as it came, so it must have one spelling.
+// The id by which a client tells its requests apart: repeated as it came, so it must have one spelling.
 Result<void> take_id(const Scalar& value, Scalar& out) {
   constexpr std::int64_t kMost = std::int64_t{1} << 53;
   constexpr std::size_t kLongest = 128;
@@ -200,7 +200,7 @@ Result<void> LineFields::set(Field field, std::string_view part, const Scalar& v
     case Field::kLeaseId: return take_text(field, {}, value, lease_id);
     case Field::kId: {
       Result<void> taken = take_id(value, id);
-      if (!taken) given &= ~set_of(field);  // or whoever answers would repeat an earlier one
+      if (!taken) given &= ~set_of(field);  // or the answer would repeat an earlier one
       return taken;
     }
     case Field::kPeek: return take_boolean(field, value, check.peek);

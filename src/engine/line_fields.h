@@ -1,5 +1,5 @@
 // The fields of a check as JSON and tables name them, and those that lines of a trace and messages of a connection have
-// besides: one place for what each may be, whoever reads it.
+// besides: one place for what each may be, for all readers.
 //
 // Internal to the readers (check_json.h, trace.h). Not for sharing between threads.
 #pragma once

@@ -1,4 +1,4 @@
-// Which policies match a check and which cells it charges, remembered for whoever asks the same again: most agents do.
+// Which policies match a check and which cells it charges, remembered for checks that come again: most do.
 //
 // What is remembered is looked for by one hash of all that matching looks at, and then compared in full: whose cells
 // are charged never hangs on a hash of 64 bits. The engine's state is part of it: once that has been replaced, nothing

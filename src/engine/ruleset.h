@@ -97,7 +97,7 @@ struct Ruleset {
 // key and unit. So cells live on when a document is loaded anew, and when only numbers changed, windows go on from what
 // they have counted and buckets are as full as they were, in proportion.
 //
-// Not safe for concurrent use: whoever publishes takes turns.
+// Not safe for concurrent use: Controls calls it under its lock.
 class LimitBook {
  public:
   // `share`: what this node admits of a limit while a remote store is away; 0: there is none.

@@ -53,7 +53,7 @@ Simulation::Simulation(SimulateOptions options) : options_(std::move(options)), 
 }
 
 Simulation::~Simulation() {
-  // Whoever still waits is told by the engine's end, which nobody wants to hear of any more.
+  // Checks that still wait are answered by the end of the engine; those answers are dropped.
   options_.on_decided = nullptr;
   engine_.reset();
 }
@@ -131,21 +131,23 @@ Result<void> Simulation::step(const TraceStep& step) {
     case Kind::kCheck: ask(step); return {};
     case Kind::kLoad:
       controls_until_ = clock_.now() + kControlsRestAfter;
-      engine_->report_load(step.load);
+      engine_->controls().report_load(step.load);
       return {};
     case Kind::kEmergencyOn:
-      return engine_->emergency_on(
+      return engine_->controls().emergency_on(
           {std::string(step.reason.empty() ? "trace" : step.reason), std::string(step.by.empty() ? "trace" : step.by)});
-    case Kind::kEmergencyOff: engine_->emergency_off(std::string(step.by.empty() ? "trace" : step.by)); return {};
+    case Kind::kEmergencyOff:
+      engine_->controls().emergency_off(std::string(step.by.empty() ? "trace" : step.by));
+      return {};
     case Kind::kOverride:
-      if (!step.remove) return engine_->set_override(step.numbers);
-      engine_->clear_override(step.agent);
+      if (!step.remove) return engine_->controls().set_override(step.numbers);
+      engine_->controls().clear_override(step.agent);
       return {};
     case Kind::kExempt:
       if (step.remove) {
-        engine_->remove_exempt(std::string(step.agent));
+        engine_->controls().remove_exempt(std::string(step.agent));
       } else {
-        engine_->add_exempt(std::string(step.agent));
+        engine_->controls().add_exempt(std::string(step.agent));
       }
       return {};
     case Kind::kSettle:
@@ -168,18 +170,18 @@ Result<void> Simulation::settle(const TraceStep& step) {
   }
   bool done = false;
   if (step.kind == Kind::kSettle) {
-    const Result<Settled> settled = engine_->settle(held->second, {}, step.costs);
+    const Result<Settled> settled = engine_->holds().settle(held->second, {}, step.costs);
     if (!settled && settled.error().code == ErrorCode::kInvalidArgument) return settled.error();
     done = settled && !settled->again;
   } else if (step.kind == Kind::kRelease) {
-    const Result<Settled> released = engine_->release(held->second, {});
+    const Result<Settled> released = engine_->holds().release(held->second, {});
     done = released && !released->again;
   } else {
-    done = engine_->renew(held->second, {}).has_value();
+    done = engine_->holds().renew(held->second, {}).has_value();
   }
   if (!done) ++totals_.without_effect;
   // Room may have come for those who wait, at this very instant.
-  if (engine_->waiting() > 0) advance(clock_.now());
+  if (engine_->queue().size() > 0) advance(clock_.now());
   return {};
 }
 
@@ -286,13 +288,13 @@ void Simulation::count_policies(Nanos at, const Check& check, const CheckDecisio
 
 void Simulation::finish() {
   int idle = 0;
-  while (engine_->waiting() > 0 && idle < kMostIdlePolls) {
+  while (engine_->queue().size() > 0 && idle < kMostIdlePolls) {
     const Nanos now = clock_.now();
     const Nanos next = engine_->poll();
     idle = next > now ? 0 : idle + 1;
-    if (next > now && engine_->waiting() > 0) clock_.set(std::min(next, kMaxTime));
+    if (next > now && engine_->queue().size() > 0) clock_.set(std::min(next, kMaxTime));
   }
-  while (!waiting_.empty() && engine_->cancel(waiting_.begin()->second->waiting)) {
+  while (!waiting_.empty() && engine_->queue().cancel(waiting_.begin()->second->waiting)) {
   }
 }
 

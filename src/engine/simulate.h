@@ -1,8 +1,8 @@
 // Replays a trace against policies in virtual time: the same engine, driven by a clock that is moved by hand.
 //
 // Whatever falls due between two lines (waits in a queue, leases, the controls' steps) happens at its own instant. Not
-// for sharing between threads; costs little more per check than the engine itself, and builds no text unless somebody
-// listens.
+// for sharing between threads; costs little more per check than the engine itself, and builds no text unless
+// on_decided is set.
 #pragma once
 
 #include <absl/container/flat_hash_map.h>
@@ -123,7 +123,7 @@ class Simulation final : private EventSink {
   Simulation& operator=(const Simulation&) = delete;
 
   [[nodiscard]] Result<void> load(policy::Document document);
-  // Steps through all of it, and on until nobody waits.
+  // Steps through all of it, and on until no check waits.
   [[nodiscard]] Result<void> run(TraceReader& trace);
   // One line. Errors are those of events that could never work, without the line's number.
   [[nodiscard]] Result<void> step(const TraceStep& step);

@@ -3,7 +3,7 @@
 //
 // Three replays: as the policies are, with every limit out of the way to see what was asked for, and as proposed. A
 // bucket is looked at over the time that it takes to fill: one of that capacity which fills in the same time denies
-// nobody who stays below it. Concurrency and leaky buckets get no proposal.
+// no agent that stays below it. Concurrency and leaky buckets get no proposal.
 #pragma once
 
 #include <functional>

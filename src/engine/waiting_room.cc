@@ -123,7 +123,7 @@ std::shared_ptr<WaitingRoom::Waiting> WaitingRoom::take_first_due(Nanos now) {
   if (ready_.empty()) return nullptr;
   trying_ = *ready_.begin();
   unwanted_ = false;
-  // Whoever is behind is tried after it, in case there was room for more than one; or stays behind it, if it is put
+  // The next one in line is tried after it, in case there was room for more than one; or stays behind it, if it is put
   // back.
   return remove(trying_);
 }

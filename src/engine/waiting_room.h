@@ -2,7 +2,7 @@
 //
 // One owner has at most a tenth of the places (100 at the least), so that it cannot keep all others out.
 //
-// Only the first of a line is tried; whoever comes later and would take from the same cell goes behind it, unless its
+// Only the first of a line is tried; a check that comes later and would charge the same cell goes behind it, unless its
 // priority is higher. Safe for concurrent use; what is tried and told happens without the lock. Each call takes time
 // that grows with the logarithm of how many wait, but for kick(), which looks at every line.
 #pragma once
@@ -41,7 +41,7 @@ class WaitingRoom {
     int priority = 0;
   };
 
-  // A place that nobody else can take any more. Unless somebody comes to wait on it, it is given back.
+  // A place that is taken. Unless a check is added on it, its destructor gives it back.
   class Place {
    public:
     Place() = default;
@@ -63,13 +63,13 @@ class WaitingRoom {
     std::string owner_;
   };
 
-  // One relaxed load, for the path that almost never finds anyone.
+  // One relaxed load, for the path that almost never finds a check waiting.
   [[nodiscard]] bool empty() const noexcept { return size_.load(std::memory_order_relaxed) == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return size_.load(); }
-  // Whether somebody of at least this priority waits for that cell.
+  // Whether a check of at least this priority waits for that cell.
   [[nodiscard]] bool has_line(const base::Hash128& key, int priority) const;
 
-  // How often kick() was called. Read it before judging; whoever joins a line after a kick that came meanwhile is
+  // How often kick() was called. Read it before judging: a check that joins a line after a later kick is
   // tried again at once, so that no room goes unnoticed.
   [[nodiscard]] std::uint64_t kicks() const noexcept { return kicks_.load(); }
   // In order of arrival, for those who may have to wait.
@@ -79,21 +79,21 @@ class WaitingRoom {
   [[nodiscard]] Place take_place(std::size_t most, std::string_view owner = {});
   // The place's owner becomes the waiting check's. REQUIRES: `place` is one, waiting->id is a new one.
   void add(Place place, std::shared_ptr<Waiting> waiting, std::uint64_t kicks);
-  // Whoever is taken must be told, or put back. One that is being tried just now is not found, but will not be put
+  // What is taken must be answered, or put back. One that is being tried just now is not found, but will not be put
   // back.
   [[nodiscard]] std::shared_ptr<Waiting> take(std::uint64_t id);
-  // Somebody whose wait is over by `now`; nullptr: nobody.
+  // One whose wait is over by `now`; nullptr: none.
   [[nodiscard]] std::shared_ptr<Waiting> take_overdue(Nanos now);
-  // The first of a line that is to be tried by now; nullptr: nobody. One is tried at a time.
+  // The first of a line that is to be tried by now; nullptr: none. One is tried at a time.
   [[nodiscard]] std::shared_ptr<Waiting> take_first_due(Nanos now);
-  // False: somebody wanted to take it while it was tried, and it is not put back.
+  // False: take() was called for it while it was tried, and it is not put back.
   [[nodiscard]] bool put_back(std::shared_ptr<Waiting> waiting, std::uint64_t kicks);
   [[nodiscard]] std::shared_ptr<Waiting> take_any();
-  // All whose askers may stop being valid (see Done). They stay in line, and may be answered meanwhile.
+  // All whose callers may stop being valid (see Done). They stay in line, and may be answered meanwhile.
   [[nodiscard]] std::vector<std::shared_ptr<const Waiting>> revocable() const;
   // Room may have come: every line is tried again.
   void kick();
-  // Room may have come in this cell: whoever it held up is tried again.
+  // Room may have come in this cell: its line is tried again.
   void kick(const base::Hash128& cell);
   // When something is to be done next; kMaxTime: never.
   [[nodiscard]] Nanos next_due() const;
@@ -115,7 +115,7 @@ class WaitingRoom {
   void set_ready(Waiting& first);
   void insert(std::shared_ptr<Waiting> waiting);
   void give_back(std::string_view owner);  // a place
-  // Whoever is first then is to be tried. nullptr: nobody has that id.
+  // The line's next one is to be tried then. nullptr: none has that id.
   std::shared_ptr<Waiting> remove(std::uint64_t id);
 
   mutable std::mutex mutex_;
@@ -129,7 +129,7 @@ class WaitingRoom {
   std::atomic<std::size_t> size_{0};  // and places taken
   std::atomic<std::uint64_t> last_id_{0};
   std::uint64_t trying_ = 0;  // its id
-  bool unwanted_ = false;     // and whether somebody has asked to take it
+  bool unwanted_ = false;     // and whether take() was called for it
   std::atomic<std::uint64_t> kicks_{0};
 };
 

@@ -40,7 +40,7 @@ void Keeper::run() {
     if (now >= next_second) {
       // Seconds that were slept through are not made up for.
       next_second = std::max(next_second + kSecond, now);
-      if (options_.sensors) engine_.observe_load(sensors_.sample(now));
+      if (options_.sensors) engine_.controls().observe_load(sensors_.sample(now));
       watch_memory();
       engine_.maintain();
       if (options_.every_second) options_.every_second(engine_.clock().wall(now));

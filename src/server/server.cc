@@ -241,12 +241,12 @@ class Running final : public Server {
   }
 
   void toggle_emergency(std::string_view by) override {
-    if (engine_->emergency().active) {
-      engine_->emergency_off(std::string(by));
+    if (engine_->controls().emergency().active) {
+      engine_->controls().emergency_off(std::string(by));
       return;
     }
     const control::EmergencyOrder order{.reason = "SIGUSR1", .by = std::string(by)};
-    if (const Result<void> on = engine_->emergency_on(order); !on) {
+    if (const Result<void> on = engine_->controls().emergency_on(order); !on) {
       log(LogLevel::kError, "emergency throttle not turned on", {{"problem", on.error().message}});
     }
   }
@@ -369,14 +369,14 @@ class Running final : public Server {
     recovering_ = std::make_unique<base::Repeating>(kRecoverEvery, [this] {
       // What nodes have admitted while Redis was away is in the ledger, too: it must be made up for before what is
       // missing is counted, or it would be charged twice.
-      if (shared_->up_for() >= kOthersMakeUp && engine_->arrears() == 0) recovery_->step();
+      if (shared_->up_for() >= kOthersMakeUp && engine_->cells().arrears().size() == 0) recovery_->step();
     });
     shared_->start([this] {
-      if (shared_->is_up() && engine_->arrears() > 0) engine_->make_up();
-      shared_->stood_in(engine_->stand_ins());
+      if (shared_->is_up() && engine_->cells().arrears().size() > 0) engine_->cells().make_up();
+      shared_->stood_in(engine_->cells().stand_ins());
       const double share = config_.store.local_percent > 0 ? config_.store.local_percent / 100.0
                                                            : 1.0 / static_cast<double>(spread_->nodes());
-      if (share != local_share_) engine_->set_local_share(local_share_ = share);
+      if (share != local_share_) engine_->controls().set_local_share(local_share_ = share);
     });
   }
 
@@ -413,8 +413,8 @@ class Running final : public Server {
           fmt::format("{} of {} {} are in use; at the last one, store.at_cap says what happens", cells, most, what);
       notices_->tell({.kind = "cells_full", .time = wall, .text = text, .value = used});
     };
-    watch(cells_told_, engine_->cells(), config_.max_cells, "cells (store.max_cells)");
-    watch(caller_cells_told_, engine_->caller_cells(), callers,
+    watch(cells_told_, engine_->cells().count(), config_.max_cells, "cells (store.max_cells)");
+    watch(caller_cells_told_, engine_->own_limits().cells(), callers,
           "cells of limits that callers name (store.max_caller_cells)");
   }
 

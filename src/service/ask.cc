@@ -1,4 +1,3 @@
-#include <cassert>
 #include <string>
 #include <vector>
 
@@ -32,46 +31,32 @@ class Watch {
   Nanos start_;
 };
 
-enum class Line : std::uint8_t { kMayWait, kNever };
+}  // namespace
 
-std::uint64_t ask_engine(const Service& service, Line line, observe::Protocol protocol, Nanos now, const Check& check,
-                         engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
-  assert(decision.judged.empty() && decision.outcomes.empty());
-  const Watch watch(service, now);
+std::uint64_t ask(const Service& service, observe::Protocol protocol, const engine::Request& request,
+                  engine::CheckDecision& decision, engine::Engine::MakeDone later) {
+  const Watch watch(service, request.now);
   const auto counted = [&]() -> engine::Engine::Done {
     engine::Engine::Done done = later();
     engine::Done::Valid valid = done.valid();
-    return {[&service, protocol, agent = std::string(check.agent),
+    return {[&service, protocol, agent = std::string(request.check.agent),
              done = std::move(done)](const engine::CheckDecision& answer) {
               count(service, protocol, agent, answer, Nanos{-1});
               done(answer);
             },
             std::move(valid)};
   };
-  const std::uint64_t waiting = line == Line::kMayWait ? service.engine->check_or_wait(now, check, decision, counted)
-                                                       : service.engine->check_later(now, check, decision, counted);
+  const std::uint64_t waiting = service.engine->check_or_wait(request, decision, counted);
   if (waiting == 0) {
-    count(service, protocol, check.agent, decision, watch.took());
+    count(service, protocol, request.check.agent, decision, watch.took());
   } else if (!engine::Engine::in_flight(waiting)) {
     service.wake();
   }
   return waiting;
 }
 
-}  // namespace
-
-std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
-                  engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
-  return ask_engine(service, Line::kMayWait, protocol, now, check, decision, later);
-}
-
-std::uint64_t ask_no_line(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
-                          engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later) {
-  return ask_engine(service, Line::kNever, protocol, now, check, decision, later);
-}
-
 void ask_all(const Service& service, observe::Protocol protocol, Nanos now, std::span<const Check> checks,
-             engine::Engine::AllAnswered answered) {
+             std::string_view owner, engine::Engine::AllAnswered answered) {
   std::vector<std::string> agents;
   for (const Check& check : checks) agents.emplace_back(check.agent);
   answered.each = [&service, protocol, agents = std::move(agents), each = std::move(answered.each)](
@@ -79,7 +64,7 @@ void ask_all(const Service& service, observe::Protocol protocol, Nanos now, std:
     count(service, protocol, agents[nth], decision, Nanos{-1});
     each(nth, decision);
   };
-  service.engine->check_all(now, checks, std::move(answered));
+  service.engine->check_all(now, checks, std::move(answered), owner);
 }
 
 }  // namespace headgate::service

@@ -51,7 +51,7 @@ void EmergencyKeeper::on_notice(const observe::Notice& notice) {
   if (notice.kind != "emergency") return;
   const std::lock_guard guard(mutex_);
   if (service_ == nullptr) return;
-  const control::Emergency now = service_->engine->emergency();
+  const control::Emergency now = service_->engine->controls().emergency();
   std::string before;
   for (const state::Setting& setting : service_->database->settings("emergency")) {
     if (setting.value) before = *setting.value;

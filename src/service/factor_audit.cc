@@ -4,7 +4,8 @@
 
 namespace headgate::service {
 
-FactorAudit::FactorAudit(Service& service) : service_(&service), factor_(service.engine->load_state().factor) {}
+FactorAudit::FactorAudit(Service& service)
+    : service_(&service), factor_(service.engine->controls().load_state().factor) {}
 
 void FactorAudit::on_notice(const observe::Notice& notice) {
   if (notice.kind != "adaptive") return;

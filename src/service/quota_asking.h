@@ -52,10 +52,9 @@ struct Quotas::Asking {
     check.peek = ask.peek;
     check.priority = ask.priority;
     check.max_wait = ask.max_wait;
-    check.allowances = &limits;
-    check.owner = ask.owner;
     return check;
   }
+  [[nodiscard]] engine::Account account() const noexcept { return {ask.owner, &limits}; }
 };
 
 }  // namespace headgate::service

@@ -103,11 +103,11 @@ Result<Quotas::Numbers> Quotas::numbers(Amount amount, Period period, std::strin
   Result<core::Calendar> calendar = core::Calendar::make(period, key.timezone);
   if (!calendar) return std::move(calendar).error();
   made.calendar = *calendar;
-  made.limit = service_.engine->allowance_limit(*limit);
+  made.limit = service_.engine->allowances().limit(*limit);
   if (made.limit == nullptr) {
     return Error{ErrorCode::kIo,
                  fmt::format("more than {} different quotas are in use; have fewer numbers of their own",
-                             engine::Engine::kMostAllowanceLimits)};
+                             engine::Controls::kMostLastingLimits)};
   }
   const std::unique_lock guard(numbers_mutex_);
   numbers_[key] = made;
@@ -115,7 +115,7 @@ Result<Quotas::Numbers> Quotas::numbers(Amount amount, Period period, std::strin
 }
 
 base::Hash128 Quotas::cells_of(std::string_view user, std::string_view type, std::string_view session) const noexcept {
-  return service_.engine->allowance_cell(std::array<std::string_view, 3>{user, type, session});
+  return service_.engine->allowances().cell(std::array<std::string_view, 3>{user, type, session});
 }
 
 std::optional<Error> Quotas::prepare(Asking& asking) {
@@ -221,8 +221,8 @@ void Quotas::check(QuotaAsk ask, Done done) {
   });
 }
 
-void Quotas::look(const AskingPtr& asking, engine::Engine::Looked then) {
-  service_.engine->look_at({asking->limits.all.data(), asking->limits.all.size()}, std::move(then));
+void Quotas::look(const AskingPtr& asking, engine::AllowanceLimits::Looked then) {
+  service_.engine->allowances().look_at({asking->limits.all.data(), asking->limits.all.size()}, std::move(then));
 }
 
 std::optional<Nanos> Quotas::start_of(const Asking& asking, double pace) const {
@@ -233,7 +233,7 @@ std::optional<Nanos> Quotas::start_of(const Asking& asking, double pace) const {
 void Quotas::hold_for_run(const Asking& asking, QuotaAnswer& answer) {
   answer.run_ttl = options_.queue.ttl;
   if (!asking.tracked || answer.lease.empty()) return;
-  const Result<Nanos> until = service_.engine->renew(answer.lease, {});
+  const Result<Nanos> until = service_.engine->holds().renew(answer.lease, {});
   if (!until) return;
   answer.run_ttl = std::min(answer.run_ttl, *until - service_.clock->wall(service_.clock->now()));
   const std::lock_guard guard(mutex_);
@@ -261,7 +261,9 @@ void Quotas::judge(const AskingPtr& asking) {
     if (!asking->ask.gone) return send;
     return {std::move(send), [asking] { return !asking->ask.gone(); }};
   };
-  if (ask(service_, observe::Protocol::kHttp, service_.clock->now(), check, decision, later) == 0) {
+  const engine::Account account = asking->account();
+  const engine::Request request{service_.clock->now(), check, account, engine::OnDenial::kQueue};
+  if (ask(service_, observe::Protocol::kHttp, request, decision, later) == 0) {
     conclude(asking, decision);
   }
 }
@@ -424,8 +426,8 @@ void Quotas::admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nano
       return asking->done(answer);
     }
     // What is not kept was not charged, and so must not be answered.
-    service_.engine->refund(service_.clock->now(), asking->check(), engine::Engine::GiveBack::kUndo);
-    if (!answer.lease.empty()) (void)service_.engine->release(answer.lease, {});
+    service_.engine->refund(service_.clock->now(), asking->check(), engine::GiveBack::kUndo, asking->account());
+    if (!answer.lease.empty()) (void)service_.engine->holds().release(answer.lease, {});
     if (asking->tracked) (void)end(asking->ask.run, {});
     asking->done(Error{ErrorCode::kIo, "the ledger cannot be written: " + kept.error().message, true});
   });

@@ -170,7 +170,7 @@ class Quotas final : private ClockListener {
   [[nodiscard]] quota::Book& book() noexcept { return book_; }
   [[nodiscard]] quota::Ledger& ledger() noexcept { return ledger_; }
   [[nodiscard]] const QuotasOptions& options() const noexcept { return options_; }
-  [[nodiscard]] double factor() const { return service_.engine->throttle_factor(); }
+  [[nodiscard]] double factor() const { return service_.engine->controls().throttle_factor(); }
 
   struct Counts {
     std::atomic<std::uint64_t> allowed{0};
@@ -210,7 +210,7 @@ class Quotas final : private ClockListener {
   void hold_for_run(const Asking& asking, QuotaAnswer& answer);
   void judge(const AskingPtr& asking);
   // How the limits of the asking stand; `then` may be called before this returns.
-  void look(const AskingPtr& asking, engine::Engine::Looked then);
+  void look(const AskingPtr& asking, engine::AllowanceLimits::Looked then);
   void conclude(const AskingPtr& asking, const engine::CheckDecision& decision);
   void admit(const AskingPtr& asking, QuotaAnswer answer, Nanos wall, Nanos day);
   void refuse(const AskingPtr& asking, QuotaAnswer answer);

@@ -91,7 +91,7 @@ bool Quotas::end(const std::string& named, const std::string& user, const Ending
     }
   }
   wake_.notify_one();
-  if (!lease.empty()) (void)service_.engine->release(lease, {});
+  if (!lease.empty()) (void)service_.engine->holds().release(lease, {});
   if (waited != nullptr) {
     waited->tracked = false;
     refuse_start(waited, std::string(ending.error), std::string(ending.reason), Nanos{0});
@@ -107,7 +107,7 @@ bool Quotas::renew(const std::string& named, const std::string& user) {
     if (!queue_.renew(run, user, service_.clock->now())) return false;
     if (const auto held = held_.find(run); held != held_.end()) lease = held->second;
   }
-  if (!lease.empty()) (void)service_.engine->renew(lease, {});
+  if (!lease.empty()) (void)service_.engine->holds().renew(lease, {});
   return true;
 }
 
@@ -133,7 +133,7 @@ void Quotas::tick() {
     });
   }
   for (const std::string& run : gone) (void)end(run, {}, {kUnauthorized, kGoneReason});
-  for (const std::string& lease : lapsed) (void)service_.engine->release(lease, {});
+  for (const std::string& lease : lapsed) (void)service_.engine->holds().release(lease, {});
   wake_.notify_one();  // the load may have changed
 }
 
@@ -192,7 +192,7 @@ Result<Quotas::Status> Quotas::status(const std::string& user, std::string_view 
     }
   }
   std::vector<core::Outcome> outcomes(cells.size());
-  service_.engine->look_at(cells, outcomes);
+  service_.engine->allowances().look_at(cells, outcomes);
   const Nanos wall = service_.clock->wall(service_.clock->now());
   std::string least;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
@@ -311,10 +311,10 @@ Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
     if (!go_on()) return Error{ErrorCode::kIo, "somebody else is to go on", true};
     // All of them in one look: mostly nothing is missing.
     std::vector<core::Outcome> outcomes(cells.size());
-    service_.engine->look_at(cells, outcomes);
+    service_.engine->allowances().look_at(cells, outcomes);
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (outcomes[i].limit - outcomes[i].remaining >= wanted[i]) continue;
-      if (!service_.engine->raise_to(cells[i], wanted[i])) {
+      if (!service_.engine->allowances().raise_to(cells[i], wanted[i])) {
         return Error{ErrorCode::kIo, "the store did not answer in time", true};
       }
     }

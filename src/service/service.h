@@ -38,13 +38,10 @@ struct Service {
 // The one way in for a check: asks the engine, counts, and measures now and then. If the check must wait for room, or a
 // remote store must be asked, `later` is called to make what will be told, once, from another thread; then the number
 // to cancel it by is returned and `decision` means nothing. 0: it was answered at once. REQUIRES: `decision` is new.
-std::uint64_t ask(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
-                  engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later);
-// The same for askers who do not wait for room: what could is denied.
-std::uint64_t ask_no_line(const Service& service, observe::Protocol protocol, Nanos now, const Check& check,
-                          engine::CheckDecision& decision, absl::FunctionRef<engine::Engine::Done()> later);
+std::uint64_t ask(const Service& service, observe::Protocol protocol, const engine::Request& request,
+                  engine::CheckDecision& decision, engine::Engine::MakeDone later);
 // All of these, or none (see Engine::check_all).
 void ask_all(const Service& service, observe::Protocol protocol, Nanos now, std::span<const Check> checks,
-             engine::Engine::AllAnswered answered);
+             std::string_view owner, engine::Engine::AllAnswered answered);
 
 }  // namespace headgate::service

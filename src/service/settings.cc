@@ -31,7 +31,7 @@ Result<void> apply_setting(Service& service, const state::Setting& setting) {
   engine::Engine& engine = *service.engine;
   if (setting.section == "override") {
     if (!setting.value) {
-      (void)engine.clear_override(setting.key);
+      (void)engine.controls().clear_override(setting.key);
       return {};
     }
     const auto tiers = tiers_of_json(*setting.value);
@@ -39,7 +39,7 @@ Result<void> apply_setting(Service& service, const state::Setting& setting) {
     engine::Override override;
     override.agent = setting.key;
     override.tiers = *tiers;
-    const Result<void> set = engine.set_override(override);
+    const Result<void> set = engine.controls().set_override(override);
     if (set) return {};
     return Error{set.error().code, fmt::format("override of \"{}\": {}", setting.key, set.error().message)};
   }
@@ -48,15 +48,15 @@ Result<void> apply_setting(Service& service, const state::Setting& setting) {
   }
   if (setting.section == "exempt") {
     if (setting.value) {
-      engine.add_exempt(setting.key);
+      engine.controls().add_exempt(setting.key);
     } else {
-      (void)engine.remove_exempt(setting.key);
+      (void)engine.controls().remove_exempt(setting.key);
     }
   }
   if (setting.section == "emergency") {
     const auto state = setting.value ? emergency_of_setting(*setting.value, service.node) : control::Emergency{};
     if (!state) return Error{ErrorCode::kCorrupt, "the emergency throttle's state cannot be read"};
-    engine.restore_emergency(*state);
+    engine.controls().restore_emergency(*state);
   }
   return {};
 }

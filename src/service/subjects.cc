@@ -47,7 +47,6 @@ std::optional<Refusal> Subjects::may_name(const Caller& caller, Bound kind, std:
 }
 
 std::optional<Refusal> Subjects::prove_token(const Caller& caller, Check& check) const {
-  check.owner = caller.owner;
   for (const Kind& kind : kKinds) {
     if ((check.*kind.field).empty()) {
       check.*kind.field = caller.*kind.own;

@@ -50,7 +50,7 @@ class Waiters {
     }
     // Without the lock: cancelling answers.
     std::erase_if(gone, [&](const Gone& each) {
-      return engine.cancel(each.first) || !engine::Engine::in_flight(each.first) || each.second.expired();
+      return engine.queue().cancel(each.first) || !engine::Engine::in_flight(each.first) || each.second.expired();
     });
     if (gone.empty()) return;
     const std::lock_guard guard(mutex_);

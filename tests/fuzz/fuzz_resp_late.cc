@@ -110,7 +110,7 @@ class Server {
       clock_.advance(1s);
       poll();
     }
-    check_that(engine_.waiting() == 0, "nobody waits in the end");
+    check_that(engine_.queue().size() == 0, "nobody waits in the end");
     for (Connection& connection : connections_) {
       check_that(connection.expected.empty(), "every command has a reply");
       check_that(connection.unread.empty(), "there is no further reply");

@@ -105,16 +105,16 @@ class World {
   // Nobody waits for ever, nothing is answered twice or never, and what was taken comes back.
   void finish() {
     while (remote_.held() > 0) answer(0);
-    for (int i = 0; i < 60 && (engine_.waiting() > 0 || remote_.held() > 0); ++i) {
+    for (int i = 0; i < 60 && (engine_.queue().size() > 0 || remote_.held() > 0); ++i) {
       clock_.advance(1s);
       poll();
       while (remote_.held() > 0) answer(0);
     }
-    check_that(engine_.waiting() == 0, "nobody waits in the end");
+    check_that(engine_.queue().size() == 0, "nobody waits in the end");
     for (const Asked& asked : asked_) check_that(asked.told == 1, "every check is answered exactly once");
     clock_.advance(kLease + kWindow + 1s);
     poll();
-    check_that(engine_.open_leases() == 0, "every lease ends");
+    check_that(engine_.holds().open() == 0, "every lease ends");
     if (far_) return;
     for (std::size_t agent = 0; agent < std::size(kAgents); ++agent) {
       for (int i = 0; i < slots_; ++i) {
@@ -151,7 +151,7 @@ class World {
   void ask_now(std::uint8_t how) {
     if (far_) return;  // would wait for an answer that only we can give
     Asked& asked = asked_of(how);
-    const bool line = engine_.waiting() > 0;
+    const bool line = engine_.queue().size() > 0;
     told(asked, engine_.check(check_of(asked.operation, asked.agent, asked.hold)), line);
   }
 
@@ -161,15 +161,16 @@ class World {
     if ((how & 16U) != 0) check.max_wait = 2s;
     check.priority = (how & 32U) != 0 ? 5 : 0;
     CheckDecision decision;
-    const bool line = engine_.waiting() > 0;
-    asked.waiting = engine_.check_or_wait(clock_.now(), check, decision, [&]() -> engine::Engine::Done {
-      ++asked.made;
-      return [this, &asked](const CheckDecision& answer) { told(asked, answer, true); };
-    });
+    const bool line = engine_.queue().size() > 0;
+    asked.waiting = engine_.check_or_wait(
+        {clock_.now(), check, {}, engine::OnDenial::kQueue}, decision, [&]() -> engine::Engine::Done {
+          ++asked.made;
+          return [this, &asked](const CheckDecision& answer) { told(asked, answer, true); };
+        });
     check_that(asked.made <= 1, "at most one callback is made");
     check_that(asked.waiting == 0 || asked.made == 1, "who waits has made a callback");
     if (asked.waiting == 0 && asked.made == 0) told(asked, decision, line);
-    check_that(engine_.waiting() <= kMostWaiting, "the line keeps its bound");
+    check_that(engine_.queue().size() <= kMostWaiting, "the line keeps its bound");
   }
 
   [[nodiscard]] int held(std::size_t agent, Nanos least) const {
@@ -227,7 +228,7 @@ class World {
     } else if (asked.operation == Operation::kWait) {
       waited_[asked.agent].push_back(now);
     }
-    check_that(engine_.open_leases() <= kMostLeases, "leases keep their bound");
+    check_that(engine_.holds().open() <= kMostLeases, "leases keep their bound");
   }
 
   void end(std::uint8_t how, bool settle) {
@@ -236,8 +237,8 @@ class World {
     const bool live = !lease.ended && lease.expires > clock_.now();
     const Cost actual{"tokens", static_cast<double>(how)};
     const bool some = lease.operation == Operation::kTokens;
-    const auto ended = settle ? engine_.settle(lease.id, "", {&actual, some ? std::size_t{1} : std::size_t{0}})
-                              : engine_.release(lease.id, "");
+    const auto ended = settle ? engine_.holds().settle(lease.id, "", {&actual, some ? std::size_t{1} : std::size_t{0}})
+                              : engine_.holds().release(lease.id, "");
     check_that(!live || (ended.has_value() && !ended->again), "no lease is lost");
     check_that(live || !ended.has_value() || ended->again, "no lease ends twice");
     if (!live) return;
@@ -250,7 +251,7 @@ class World {
     if (leases_.empty()) return;
     Lease& lease = leases_[how % leases_.size()];
     const bool live = !lease.ended && lease.expires > clock_.now();
-    const Result<Nanos> until = engine_.renew(lease.id, "");
+    const Result<Nanos> until = engine_.holds().renew(lease.id, "");
     check_that(until.has_value() == live, "a lease can be renewed as long as it lasts");
     if (live) lease.expires = clock_.now() + kLease;
   }
@@ -260,7 +261,7 @@ class World {
     Asked& asked = asked_[asked_.size() - 1 - how % asked_.size()];
     if (asked.waiting == 0) return;
     const int before = asked.told;
-    const bool cancelled = engine_.cancel(asked.waiting);
+    const bool cancelled = engine_.queue().cancel(asked.waiting);
     check_that(asked.told == before + (cancelled ? 1 : 0), "who is cancelled is told so, once");
   }
 
@@ -275,7 +276,7 @@ class World {
     (void)engine_.poll();
     remote_.at_once = false;
     engine_.maintain(10);
-    check_that(engine_.waiting() <= kMostWaiting, "the line keeps its bound");
+    check_that(engine_.queue().size() <= kMostWaiting, "the line keeps its bound");
   }
 
   void reload(std::size_t which) {
@@ -294,11 +295,11 @@ class World {
     if (far_) return;
     Check check = check_of(static_cast<Operation>(how % 4), how >> 2 & 1, false);
     check.peek = true;
-    const std::size_t open = engine_.open_leases();
+    const std::size_t open = engine_.holds().open();
     const CheckDecision first = engine_.check(check);
     const CheckDecision second = engine_.check(check);
     check_that(first.allowed == second.allowed && first.lease.empty(), "to look changes nothing");
-    check_that(engine_.open_leases() <= open, "to look holds nothing");
+    check_that(engine_.holds().open() <= open, "to look holds nothing");
   }
 
   ManualClock clock_{std::chrono::seconds{1'700'000'000}};

@@ -155,8 +155,8 @@ class EngineFixture : public testing::Test {
     }
     return found;
   }
-  engine::Counts counts(const std::string& id) const {
-    for (const auto& [name, counts] : engine_.counts()) {
+  engine::Counts counts(const std::string& id) {
+    for (const auto& [name, counts] : engine_.aftermath().counts()) {
       if (name == id) return counts;
     }
     return {};

@@ -226,24 +226,25 @@ class Several : public std::enable_shared_from_this<Several> {
       hear(*this, closed);
       return true;
     }
-    const std::optional<Decision> decision = use_own(asked, charge ? Engine::Use::kCharge : Engine::Use::kPeek, hear);
+    const std::optional<Decision> decision =
+        use_own(asked, charge ? engine::OwnLimits::Use::kCharge : engine::OwnLimits::Use::kPeek, hear);
     if (decision) hear(*this, *decision);
     return decision.has_value();
   }
 
   // What `hear` is told later, unless it is returned; then this goes on.
   template <class Hear>
-  [[nodiscard]] std::optional<Decision> use_own(const Asked& asked, Engine::Use use, Hear hear) {
+  [[nodiscard]] std::optional<Decision> use_own(const Asked& asked, engine::OwnLimits::Use use, Hear hear) {
     const service::Caller& caller = scratch_->caller;
     const bool bound = !caller.speaks_for_others() && !caller.agent.empty();
-    const Engine::OwnLimit own{"envoy", asked.own_key, *asked.own, bound ? caller.agent : caller.owner};
-    return service_.engine->check_own_or_wait(now_, own, static_cast<Units>(asked.hits), use,
-                                              [&]() -> Engine::Throttled {
-                                                return [self = shared_from_this(), hear](const Decision& decision) {
-                                                  hear(*self, decision);
-                                                  self->go_on();
-                                                };
-                                              });
+    const engine::OwnLimit own{"envoy", asked.own_key, *asked.own, bound ? caller.agent : caller.owner};
+    return service_.engine->own_limits().check_or_wait(
+        now_, own, static_cast<Units>(asked.hits), use, [&]() -> engine::OwnLimits::Done {
+          return [self = shared_from_this(), hear](const Decision& decision) {
+            hear(*self, decision);
+            self->go_on();
+          };
+        });
   }
 
   void ask_policies() {
@@ -276,13 +277,14 @@ class Several : public std::enable_shared_from_this<Several> {
       if (!self->allowed_) self->undo_own();
       self->go_on();
     };
-    service::ask_all(service_, observe::Protocol::kGrpc, now_, by_policies, std::move(answered));
+    service::ask_all(service_, observe::Protocol::kGrpc, now_, by_policies, scratch_->caller.owner,
+                     std::move(answered));
   }
 
   void undo_own() {
     for (const Asked& asked : scratch_->asked) {
       if (!asked.own_charged) continue;
-      service_.engine->refund_own({"envoy", asked.own_key, *asked.own}, static_cast<Units>(asked.hits), now_);
+      service_.engine->own_limits().refund({"envoy", asked.own_key, *asked.own}, static_cast<Units>(asked.hits), now_);
     }
   }
 
@@ -298,7 +300,8 @@ class Several : public std::enable_shared_from_this<Several> {
     const bool gives = allowed_ && asked.hits > 0;
     if (asked.own) {
       if (gives)
-        service_.engine->refund_own({"envoy", asked.own_key, *asked.own}, static_cast<Units>(asked.hits), now_);
+        service_.engine->own_limits().refund({"envoy", asked.own_key, *asked.own}, static_cast<Units>(asked.hits),
+                                             now_);
       asked.hits = 0;
       const auto hear = [i](Several& self, const Decision& decision) {
         self.scratch_->asked[i].own_decision = decision;
@@ -306,7 +309,7 @@ class Several : public std::enable_shared_from_this<Several> {
         self.status(i).set_code(RateLimitResponse::OK);
         ++self.at_;
       };
-      const std::optional<Decision> decision = use_own(asked, Engine::Use::kPeek, hear);
+      const std::optional<Decision> decision = use_own(asked, engine::OwnLimits::Use::kPeek, hear);
       if (decision) hear(*this, *decision);
       return decision.has_value();
     }
@@ -321,7 +324,9 @@ class Several : public std::enable_shared_from_this<Several> {
       ++self.at_;
     };
     engine::CheckDecision decision;
-    const std::uint64_t waiting = service_.engine->check_later(now_, look, decision, [&]() -> Engine::Done {
+    const engine::Account account{scratch_->caller.owner};
+    const engine::Request request{now_, look, account, engine::OnDenial::kAnswer};
+    const std::uint64_t waiting = service_.engine->check_or_wait(request, decision, [&]() -> Engine::Done {
       return [self = shared_from_this(), hear](const engine::CheckDecision& decided) {
         hear(*self, decided);
         self->go_on();
@@ -609,8 +614,9 @@ class RateLimitService final : public net::GrpcHandler {
         later->send(std::move(own));
       };
     };
-    const std::uint64_t asked =
-        service::ask_no_line(service_, observe::Protocol::kGrpc, call.now, scratch.checks[0], decision, later);
+    const engine::Account account{scratch.caller.owner};
+    const engine::Request request{call.now, scratch.checks[0], account, engine::OnDenial::kAnswer};
+    const std::uint64_t asked = service::ask(service_, observe::Protocol::kGrpc, request, decision, later);
     if (asked == 0) tell(decision, scratch.response, answer.message);
   }
 

@@ -38,7 +38,7 @@ void keep(const Call& call, const control::Emergency& before, const control::Eme
   call.service().database->change(settings, entry, std::move(kept));
 }
 
-Json load_json(const engine::Engine::Load& load) {
+Json load_json(const engine::Controls::Load& load) {
   return {{"load", load.load ? number_json(*load.load) : Json()},
           {"reported", load.reported ? number_json(*load.reported) : Json()},
           {"sensors", load.sensors},
@@ -47,8 +47,8 @@ Json load_json(const engine::Engine::Load& load) {
 }
 
 // Reports come every few seconds; what they change is worth an entry, not each of them.
-void note_load(const Call& call, const engine::Engine::Load& before) {
-  const engine::Engine::Load now = call.service().engine->load_state();
+void note_load(const Call& call, const engine::Controls::Load& before) {
+  const engine::Controls::Load now = call.service().engine->controls().load_state();
   if (now.level != before.level || now.factor != before.factor ||
       now.reported.has_value() != before.reported.has_value()) {
     state::AuditEntry entry;
@@ -96,7 +96,7 @@ bool take_text(const Call& call, const Json& body, std::string_view field, std::
 
 }  // namespace
 
-void get_emergency(Call& call) { call.send(emergency_json(call.service().engine->emergency())); }
+void get_emergency(Call& call) { call.send(emergency_json(call.service().engine->controls().emergency())); }
 
 void put_emergency(Call& call) {
   const auto body = body_of(call, std::array<std::string_view, 1>{"reason"});
@@ -106,29 +106,29 @@ void put_emergency(Call& call) {
   order.by = call.who().empty() ? "admin" : call.who();
   service::Service& service = call.service();
   const std::lock_guard guard(call.context.settings_mutex);
-  const control::Emergency before = service.engine->emergency();
+  const control::Emergency before = service.engine->controls().emergency();
   const Result<control::Emergency> next = control::turn_on(before, order, call.wall());
   if (!next) return call.fail(next.error());
   const Keeping keeping(call);
   keep(call, before, *next, keeping.kept());
-  if (const Result<void> on = service.engine->emergency_on(order); !on) return call.fail(on.error());
-  keeping.answer(with_spread(call, emergency_json(service.engine->emergency())));
+  if (const Result<void> on = service.engine->controls().emergency_on(order); !on) return call.fail(on.error());
+  keeping.answer(with_spread(call, emergency_json(service.engine->controls().emergency())));
 }
 
 void delete_emergency(Call& call) {
   service::Service& service = call.service();
   const std::lock_guard guard(call.context.settings_mutex);
-  const control::Emergency before = service.engine->emergency();
+  const control::Emergency before = service.engine->controls().emergency();
   const control::AdaptiveSettings& settings = service.engine->rules()->rules.document().adaptive;
-  const control::Emergency next = control::turn_off(before, settings, service.engine->load_state().followed);
+  const control::Emergency next = control::turn_off(before, settings, service.engine->controls().load_state().followed);
   if (next == before) return call.send(with_spread(call, emergency_json(before)));
   const Keeping keeping(call);
   keep(call, before, next, keeping.kept());
-  service.engine->emergency_off(call.who());
-  keeping.answer(with_spread(call, emergency_json(service.engine->emergency())));
+  service.engine->controls().emergency_off(call.who());
+  keeping.answer(with_spread(call, emergency_json(service.engine->controls().emergency())));
 }
 
-void get_load(Call& call) { call.send(load_json(call.service().engine->load_state())); }
+void get_load(Call& call) { call.send(load_json(call.service().engine->controls().load_state())); }
 
 void put_load(Call& call) {
   const auto body = body_of(call, std::array<std::string_view, 1>{"load"});
@@ -140,16 +140,16 @@ void put_load(Call& call) {
                                  load == body->end() ? "none" : base::shortened(text_of(*load), 60)));
   }
   const std::lock_guard guard(call.context.settings_mutex);
-  const engine::Engine::Load before = call.service().engine->load_state();
-  call.service().engine->report_load(load->get<double>());
+  const engine::Controls::Load before = call.service().engine->controls().load_state();
+  call.service().engine->controls().report_load(load->get<double>());
   if (call.service().load_reported) call.service().load_reported(load->get<double>());
   note_load(call, before);
 }
 
 void delete_load(Call& call) {
   const std::lock_guard guard(call.context.settings_mutex);
-  const engine::Engine::Load before = call.service().engine->load_state();
-  call.service().engine->clear_load_report();
+  const engine::Controls::Load before = call.service().engine->controls().load_state();
+  call.service().engine->controls().clear_load_report();
   if (call.service().load_reported) call.service().load_reported(std::nullopt);
   note_load(call, before);
 }
@@ -162,7 +162,7 @@ void delete_cells(Call& call) {
                      "which cells? ?space=throttle: those of limits that callers name; no others can be cleared");
   }
   // At once: an operator who clears cells has none to spare, and perhaps no room on the disk either.
-  const std::size_t cells = call.service().engine->clear_callers();
+  const std::size_t cells = call.service().engine->own_limits().clear();
   const Json cleared{{"space", space}, {"cells", cells}};
   state::AuditEntry entry = entry_of(call, "cells.clear", space);
   entry.after = text_of(cleared);

@@ -21,9 +21,9 @@ constexpr std::array<std::string_view, 2> kChannels{"http", "ws"};
 
 using Offences = std::unordered_map<std::string, std::uint64_t>;
 
-Offences offences(const engine::Engine& engine) {
+Offences offences(engine::Engine& engine) {
   Offences all;
-  for (const control::Offender& offender : engine.offenders(kMostOffenders)) {
+  for (const control::Offender& offender : engine.aftermath().offenders(kMostOffenders)) {
     if (offender.kind == control::Subject::Kind::kAgent) all[offender.agent] = offender.total;
   }
   return all;
@@ -33,7 +33,7 @@ Json agent_json(const service::Service& service, const observe::AgentTraffic& tr
                 const std::set<std::string>& exempt) {
   const auto found = violations.find(traffic.agent);
   return {{"agent", traffic.agent},
-          {"rate_limited", service.engine->rate_limited(traffic.agent)},
+          {"rate_limited", service.engine->aftermath().rate_limited(traffic.agent)},
           {"violations", found == violations.end() ? 0 : found->second},
           {"allowed", traffic.allowed},
           {"denied", traffic.denied},
@@ -41,8 +41,8 @@ Json agent_json(const service::Service& service, const observe::AgentTraffic& tr
           {"exempt", exempt.contains(traffic.agent)}};
 }
 
-std::set<std::string> exempt_of(const engine::Engine& engine) {
-  const std::vector<std::string> all = engine.exempt();
+std::set<std::string> exempt_of(engine::Engine& engine) {
+  const std::vector<std::string> all = engine.controls().exempt();
   return {all.begin(), all.end()};
 }
 
@@ -75,8 +75,8 @@ Json rates_json(const observe::Traffic& traffic, Nanos wall) {
           {"errors_per_second", number_json(errors / kSeconds)}};
 }
 
-Json top_policies(const engine::Engine& engine) {
-  auto counts = engine.counts();
+Json top_policies(engine::Engine& engine) {
+  auto counts = engine.aftermath().counts();
   std::erase_if(counts, [](const auto& each) { return each.second.admitted + each.second.denied == 0; });
   const auto busier = [](const auto& a, const auto& b) {
     return std::pair(a.second.denied, a.second.admitted) > std::pair(b.second.denied, b.second.admitted);
@@ -106,7 +106,7 @@ Json all_of_agent(const service::Service& service, const std::string& agent) {
   traffic.agent = agent;
   Json json = agent_json(service, traffic, offences(*service.engine), exempt_of(*service.engine));
   json["override"] = nullptr;
-  for (const engine::Override& each : service.engine->overrides()) {
+  for (const engine::Override& each : service.engine->controls().overrides()) {
     if (each.agent == agent) json["override"] = service::tier_json(each.tiers);
   }
   Json usage = Json::object();
@@ -142,7 +142,7 @@ void get_agents(Call& call) {
   std::vector<observe::AgentTraffic> all = service.traffic->agents(kMostAgents);
   std::set<std::string> seen;
   for (const observe::AgentTraffic& each : all) seen.insert(each.agent);
-  for (const engine::Override& each : service.engine->overrides()) {
+  for (const engine::Override& each : service.engine->controls().overrides()) {
     if (!seen.insert(each.agent).second) continue;
     observe::AgentTraffic& more = all.emplace_back();
     more.agent = each.agent;
@@ -150,7 +150,7 @@ void get_agents(Call& call) {
   Json agents = Json::array();
   for (const observe::AgentTraffic& each : all) {
     if (agents.size() == static_cast<std::size_t>(*limit)) break;
-    if (eligible == "true" && service.engine->rate_limited(each.agent)) continue;
+    if (eligible == "true" && service.engine->aftermath().rate_limited(each.agent)) continue;
     agents.push_back(agent_json(service, each, violations, exempt));
   }
   call.send(Json{{"agents", std::move(agents)}});
@@ -164,7 +164,7 @@ void get_agent(Call& call) {
 }
 void get_overview(Call& call) {
   service::Service& service = call.service();
-  const engine::Engine& engine = *service.engine;
+  engine::Engine& engine = *service.engine;
   const HttpApiOptions& options = call.context.options;
   const Nanos wall = call.wall();
   observe::Traffic::ByResult checks;
@@ -174,18 +174,18 @@ void get_overview(Call& call) {
     checks.errors += each.errors;
   }
   const observe::Histogram latency = service.traffic->latency();
-  const LimiterTotals totals = engine.totals();
-  const engine::Engine::Load load = engine.load_state();
-  const control::Emergency emergency = engine.emergency();
+  const LimiterTotals totals = engine.cells().totals();
+  const engine::Controls::Load load = engine.controls().load_state();
+  const control::Emergency emergency = engine.controls().emergency();
   Json agents = Json::array();
   for (const observe::AgentTraffic& each : service.traffic->agents(kTop)) {
     agents.push_back({{"agent", each.agent},
                       {"allowed", each.allowed},
                       {"denied", each.denied},
-                      {"rate_limited", engine.rate_limited(each.agent)}});
+                      {"rate_limited", engine.aftermath().rate_limited(each.agent)}});
   }
   Json offenders = Json::array();
-  for (const control::Offender& each : engine.offenders(kTop)) {
+  for (const control::Offender& each : engine.aftermath().offenders(kTop)) {
     offenders.push_back({{"agent", each.agent}, {"violations", each.total}});
   }
   call.send(
@@ -201,8 +201,8 @@ void get_overview(Call& call) {
              {"evicted", totals.evicted},
              {"refused", totals.refused}}},
            {"connections", connections_json(options)},
-           {"leases", engine.open_leases()},
-           {"waiting", engine.waiting()},
+           {"leases", engine.holds().open()},
+           {"waiting", engine.queue().size()},
            {"load",
             {{"load", load.load ? number_json(*load.load) : Json()},
              {"reported", load.reported ? number_json(*load.reported) : Json()},

@@ -23,7 +23,7 @@ inline void answer_aside(Call& call, const std::function<void(Handoff&)>& work) 
       handoff->fail(500, "internal", error.what());
     }
   };
-  if (!call.service().engine->has_remote()) {
+  if (!call.service().engine->cells().has_remote()) {
     run();
   } else if (!call.context.background->run(run)) {
     handoff->fail(503, "busy", "too many look at what is in the store already; ask again in a moment",

@@ -45,14 +45,10 @@ void count_error(const service::Service& service, observe::Protocol protocol, Na
 void answer_revoked(const engine::CheckDecision& decision, const ReplyContext& asked, Buffers& buffers,
                     net::HttpAnswer& answer);
 
-enum class Waiting : std::uint8_t { kInLine, kNever };
-
-// Asks, and has `kAnswer` make the answer of the decision, now or once the check need not wait any more. kNever: a
-// check that would wait in line is denied instead.
+// Asks, and has `kAnswer` make the answer of the decision, now or once the check need not wait any more.
 template <void (*kAnswer)(const engine::CheckDecision&, const ReplyContext&, Buffers&, net::HttpAnswer&)>
-void ask_and_answer(Context& context, observe::Protocol protocol, const net::HttpRequest& request,
-                    net::HttpReply& reply, const Check& check, const ReplyContext& asked,
-                    Waiting how = Waiting::kInLine) {
+void ask_and_answer(Context& context, observe::Protocol protocol, const engine::Request& request, net::HttpReply& reply,
+                    const ReplyContext& asked) {
   struct Later {
     net::HttpReply& reply;
     const ReplyContext& asked;
@@ -77,8 +73,7 @@ void ask_and_answer(Context& context, observe::Protocol protocol, const net::Htt
     return {std::move(send), credential != nullptr ? later.access.validity_of(*credential) : nullptr};
   };
   engine::CheckDecision decision;
-  const auto asks = how == Waiting::kInLine ? service::ask : service::ask_no_line;
-  const std::uint64_t waiting = asks(context.service, protocol, request.now, check, decision, make);
+  const std::uint64_t waiting = service::ask(context.service, protocol, request, decision, make);
   if (later.ticket != nullptr) {
     // Answered by now, perhaps: then the next sweep finds so.
     if (waiting != 0) context.waiters->add(waiting, std::move(later.ticket));

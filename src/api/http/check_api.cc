@@ -160,7 +160,8 @@ class Batch : public std::enable_shared_from_this<Batch> {
         batch->part_done();
       };
     };
-    const std::uint64_t asked = service::ask_no_line(service_, observe::Protocol::kHttp, now, check, decision, later);
+    const std::uint64_t asked = service::ask(service_, observe::Protocol::kHttp,
+                                             {now, check, {caller_.owner}, engine::OnDenial::kAnswer}, decision, later);
     if (asked == 0) engine::append_json(decision, text_);
   }
   // The next decision comes later: it goes here, and then part_done() is called.
@@ -270,7 +271,9 @@ void check_one(Context& context, const net::HttpRequest& request, net::HttpReply
   const ReplyContext asked{sane_request_id(request), wants_problem_json(request), &admission.caller};
   if (admission.caller.is_dashboard()) [[unlikely]]
     return answer_exempt(context, request, reply, asked);
-  ask_and_answer<answer_check>(context, observe::Protocol::kHttp, request, reply, check, asked);
+  const engine::Account account{admission.caller.owner};
+  ask_and_answer<answer_check>(context, observe::Protocol::kHttp,
+                               {request.now, check, account, engine::OnDenial::kQueue}, reply, asked);
 }
 
 void handle_check(Call& call) { check_one(call.context, call.request, call.reply); }
@@ -312,21 +315,22 @@ void settle_lease(Call& call) {
   if (!fields.has(engine::Field::kCost)) {
     return call.fail(400, "invalid_request", "cost is needed: a number, or an object by unit");
   }
-  const Result<engine::Settled> settled = call.service().engine->settle(call.id, owner_of(call), fields.check.costs);
+  const Result<engine::Settled> settled =
+      call.service().engine->holds().settle(call.id, owner_of(call), fields.check.costs);
   if (!settled) return call.fail(settled.error());
   if (call.service().wake) call.service().wake();
   call.send(settled_json(*settled));
 }
 
 void release_lease(Call& call) {
-  const Result<engine::Settled> released = call.service().engine->release(call.id, owner_of(call));
+  const Result<engine::Settled> released = call.service().engine->holds().release(call.id, owner_of(call));
   if (!released) return call.fail(released.error());
   if (call.service().wake) call.service().wake();
   call.send(settled_json(*released));
 }
 
 void renew_lease(Call& call) {
-  const Result<Nanos> until = call.service().engine->renew(call.id, owner_of(call));
+  const Result<Nanos> until = call.service().engine->holds().renew(call.id, owner_of(call));
   if (!until) return call.fail(until.error());
   call.send(Json{{"lease", call.id}, {"expires_at", millis(*until)}});
 }

@@ -327,8 +327,10 @@ void check_gate(Context& context, const net::HttpRequest& request, net::HttpRepl
   // A proxy that gives up before the answer comes may let the request through, so that a check waits in line only for
   // as long as the configuration says.
   check.max_wait = context.options.gate_max_wait;
-  const Waiting how = check.max_wait > Nanos{0} ? Waiting::kInLine : Waiting::kNever;
-  ask_and_answer<answer_gate>(context, observe::Protocol::kGate, request, reply, check, asked, how);
+  const auto on_denial = check.max_wait > Nanos{0} ? engine::OnDenial::kQueue : engine::OnDenial::kAnswer;
+  const engine::Account account{admission.caller.owner};
+  ask_and_answer<answer_gate>(context, observe::Protocol::kGate, {request.now, check, account, on_denial}, reply,
+                              asked);
 }
 
 void handle_gate(Call& call) { check_gate(call.context, call.request, call.reply); }

@@ -172,7 +172,7 @@ class Routing final : public HttpApi {
   void tick() override {
     context_.waiters->sweep(*context_.service.engine);
     // Those behind them in line may have room now.
-    if (context_.service.engine->revoke_invalid() > 0) context_.service.wake();
+    if (context_.service.engine->queue().revoke_invalid() > 0) context_.service.wake();
     if (context_.service.quotas != nullptr) context_.service.quotas->tick();
   }
 

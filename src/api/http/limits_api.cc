@@ -97,20 +97,22 @@ std::vector<std::string> listed(const service::Service& service) {
   return agents;
 }
 
-Json whitelist_json(const Call& call) { return with_spread(call, {{"agents", call.service().engine->exempt()}}); }
+Json whitelist_json(const Call& call) {
+  return with_spread(call, {{"agents", call.service().engine->controls().exempt()}});
+}
 
 }  // namespace
 
 void get_limits(Call& call) {
   const service::Policies::View view = call.context.policies.view();
   Json overrides = Json::object();
-  for (const engine::Override& each : call.service().engine->overrides()) {
+  for (const engine::Override& each : call.service().engine->controls().overrides()) {
     overrides[each.agent] = service::tier_json(each.tiers);
   }
   call.send(Json{{"defaults", defaults_json(view.document)},
                  {"in_force", view.document.tier_limits_apply()},
                  {"overrides", std::move(overrides)},
-                 {"whitelist", call.service().engine->exempt()}});
+                 {"whitelist", call.service().engine->controls().exempt()}});
 }
 
 void put_defaults(Call& call) {
@@ -136,7 +138,7 @@ void put_override(Call& call) {
   if (!tiers) return;
   service::Service& service = call.service();
   const std::lock_guard guard(call.context.settings_mutex);
-  const std::vector<engine::Override> all = service.engine->overrides();
+  const std::vector<engine::Override> all = service.engine->controls().overrides();
   state::AuditEntry entry = entry_of(call, "override.set", call.id);
   if (const engine::Override* old = find_override(all, call.id)) entry.before = text_of(service::tier_json(old->tiers));
   entry.after = text_of(service::tier_json(*tiers));
@@ -146,7 +148,7 @@ void put_override(Call& call) {
   engine::Override override;
   override.agent = call.id;
   override.tiers = *tiers;
-  if (const Result<void> set = service.engine->set_override(override); !set) return call.fail(set.error());
+  if (const Result<void> set = service.engine->controls().set_override(override); !set) return call.fail(set.error());
   keeping.answer(with_spread(call, {{"agent", call.id}, {"override", service::tier_json(*tiers)}}));
 }
 
@@ -154,7 +156,7 @@ void delete_override(Call& call) {
   if (!is_name(call, "agent", call.id)) return;
   service::Service& service = call.service();
   const std::lock_guard guard(call.context.settings_mutex);
-  const std::vector<engine::Override> all = service.engine->overrides();
+  const std::vector<engine::Override> all = service.engine->controls().overrides();
   const engine::Override* old = find_override(all, call.id);
   if (old == nullptr) return call.fail(404, "not_found", fmt::format("agent \"{}\" has no override", call.id));
   state::AuditEntry entry = entry_of(call, "override.clear", call.id);
@@ -162,11 +164,11 @@ void delete_override(Call& call) {
   const std::array settings{state::Setting{"override", call.id, std::nullopt}};
   const Keeping keeping(call);
   service.database->change(settings, entry, keeping.kept());
-  (void)service.engine->clear_override(call.id);
+  (void)service.engine->controls().clear_override(call.id);
   keeping.answer(with_spread(call, {{"agent", call.id}, {"override", nullptr}}));
 }
 
-void get_whitelist(Call& call) { call.send(Json{{"agents", call.service().engine->exempt()}}); }
+void get_whitelist(Call& call) { call.send(Json{{"agents", call.service().engine->controls().exempt()}}); }
 
 void put_whitelist(Call& call) {
   const auto body = body_of(call, std::array<std::string_view, 1>{"agents"});
@@ -193,7 +195,7 @@ void put_whitelist(Call& call) {
   entry.after = text_of(Json(names));
   const Keeping keeping(call);
   service.database->change(settings, entry, keeping.kept());
-  service.engine->set_exempt(names);
+  service.engine->controls().set_exempt(names);
   keeping.answer(whitelist_json(call));
 }
 
@@ -214,7 +216,7 @@ void post_whitelist(Call& call) {
   const std::array settings{state::Setting{"exempt", name, "true"}};
   const Keeping keeping(call);
   service.database->change(settings, entry, keeping.kept());
-  service.engine->add_exempt(name);
+  service.engine->controls().add_exempt(name);
   keeping.answer(whitelist_json(call));
 }
 
@@ -224,7 +226,7 @@ void delete_whitelist(Call& call) {
   const std::lock_guard guard(call.context.settings_mutex);
   const std::vector<std::string> old = listed(service);
   if (std::find(old.begin(), old.end(), call.id) == old.end()) {
-    const std::vector<std::string> all = service.engine->exempt();
+    const std::vector<std::string> all = service.engine->controls().exempt();
     if (std::find(all.begin(), all.end(), call.id) == all.end()) {
       return call.fail(404, "not_found", fmt::format("agent \"{}\" is not exempt", call.id));
     }
@@ -236,7 +238,7 @@ void delete_whitelist(Call& call) {
   const std::array settings{state::Setting{"exempt", call.id, std::nullopt}};
   const Keeping keeping(call);
   service.database->change(settings, entry, keeping.kept());
-  (void)service.engine->remove_exempt(call.id);
+  (void)service.engine->controls().remove_exempt(call.id);
   keeping.answer(whitelist_json(call));
 }
 

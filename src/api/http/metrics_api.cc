@@ -89,7 +89,7 @@ void add_policies(const service::Service& service, Page& page) {
                                      "policies.",
                                      MetricType::Counter);
   std::size_t told = 0;
-  for (const auto& [name, counts] : service.engine->counts()) {
+  for (const auto& [name, counts] : service.engine->aftermath().counts()) {
     if (told++ == kMostPolicies) break;
     Page::add(family, real(counts.admitted), {{"policy", name}, {"result", "admitted"}});
     Page::add(family, real(counts.denied), {{"policy", name}, {"result", "denied"}});
@@ -99,16 +99,16 @@ void add_policies(const service::Service& service, Page& page) {
 }
 
 void add_engine(const service::Service& service, Page& page) {
-  const LimiterTotals totals = service.engine->totals();
+  const LimiterTotals totals = service.engine->cells().totals();
   page.gauge("headgate_cells", "Cells held.", real(totals.cells));
   page.counter("headgate_cells_dropped_total", "Idle cells let go.", real(totals.dropped_idle));
   page.counter("headgate_cells_evicted_total", "Cells forgotten at the cap.", real(totals.evicted));
   page.counter("headgate_cells_refused_total", "New keys denied at the cap.", real(totals.refused));
-  page.gauge("headgate_leases", "Holds that are open.", real(service.engine->open_leases()));
-  page.gauge("headgate_waiting", "Checks that wait for room.", real(service.engine->waiting()));
-  const engine::Engine::Load load = service.engine->load_state();
+  page.gauge("headgate_leases", "Holds that are open.", real(service.engine->holds().open()));
+  page.gauge("headgate_waiting", "Checks that wait for room.", real(service.engine->queue().size()));
+  const engine::Controls::Load load = service.engine->controls().load_state();
   page.gauge("headgate_emergency", "1 while the emergency throttle is on.",
-             service.engine->emergency().active ? 1.0 : 0.0);
+             service.engine->controls().emergency().active ? 1.0 : 0.0);
   if (load.load) page.gauge("headgate_load", "System load, 0 to 1.", *load.load);
   page.gauge("headgate_factor", "What adaptive limits are multiplied by.", load.factor);
 }
@@ -123,13 +123,13 @@ void add_store(const service::Service& service, const HttpApiOptions& options, P
   page.gauge("headgate_store_unsent_changes", "Settings changed here that other servers are yet to hear of.",
              real(facts.unsent));
   page.counter("headgate_store_stand_ins_total", "Checks that this server judged alone because the store was away.",
-               real(service.engine->stand_ins()));
+               real(service.engine->cells().stand_ins()));
   page.counter("headgate_store_late_total", "Checks that the store did not answer in time though it was not away.",
-               real(service.engine->late_answers()));
+               real(service.engine->cells().late_answers()));
   page.gauge("headgate_store_arrears", "Cells that are yet to be charged for what was admitted while it was away.",
-             real(service.engine->arrears()));
+             real(service.engine->cells().arrears().size()));
   page.counter("headgate_store_arrears_lost_total", "Charges not made up for: too many cells were owed already.",
-               real(service.engine->arrears_lost()));
+               real(service.engine->cells().arrears().lost()));
   page.gauge("headgate_store_leased_units", "Units leased by this server and not used yet.",
              static_cast<double>(facts.leased_units));
   page.counter("headgate_store_leased_blocks_total", "Blocks of units that this server has leased.",

@@ -196,7 +196,7 @@ void tell_user(Handoff& handoff, service::Quotas& quotas, const service::Service
   const Result<service::Quotas::Status> status = quotas.status(user, plan);
   if (!status) return fail(handoff, status.error(), "unknown_user");
   const std::optional<quota::UserRule> rule = quotas.book().rule(user);
-  const engine::Engine::Load load = service.engine->load_state();
+  const engine::Controls::Load load = service.engine->controls().load_state();
   Json json{{"user", user},
             {"plan", status->plan},
             {"timezone", status->timezone},

@@ -118,14 +118,14 @@ class Commands final : public net::RespCommands {
 
   void closed() noexcept override {
     for (auto& [waiting, answer] : std::exchange(waiting_, {})) {
-      const bool over = service_.engine->cancel(waiting) || answer.expired();
+      const bool over = service_.engine->queue().cancel(waiting) || answer.expired();
       if (over || !engine::Engine::in_flight(waiting) || service_.waiters == nullptr) continue;
       service_.waiters->add_gone(waiting, answer);
     }
   }
 
   void soon(Args args) noexcept override {
-    if (args.size() > 1 && is_word(args[0], "CL.THROTTLE")) service_.engine->expect_throttle(key(args));
+    if (args.size() > 1 && is_word(args[0], "CL.THROTTLE")) service_.engine->own_limits().expect_throttle(key(args));
   }
 
  private:
@@ -167,7 +167,7 @@ class Commands final : public net::RespCommands {
 
   // A token that speaks for one agent has keys of its own: others' limits are not its to use up. All others share
   // theirs.
-  [[nodiscard]] engine::Engine::ThrottleKey key(Args args) const noexcept {
+  [[nodiscard]] engine::ThrottleKey key(Args args) const noexcept {
     const bool bound = admission_.caller.role == state::Role::kAgent;
     return {args[1], bound ? std::string_view(admission_.caller.agent) : std::string_view()};
   }
@@ -186,12 +186,13 @@ class Commands final : public net::RespCommands {
       return reply.error(fmt::format("ERR period must be between 1 and {} seconds, got {}", kMostSeconds, numbers[2]));
     }
     const Gcra bucket{.max_burst = numbers[0], .count = numbers[1], .period = std::chrono::seconds{numbers[2]}};
-    const auto later = [&]() -> engine::Engine::Throttled {
+    const auto later = [&]() -> engine::OwnLimits::Done {
       return [later = context.later(), now = context.now(), &service = service_](const Decision& decision) {
         later->send([&](RespWriter& writer) { write_throttled(service, decision, now, writer); });
       };
     };
-    const auto decision = service_.engine->throttle_or_wait(context.now(), key(args), bucket, numbers[3], later);
+    const auto decision =
+        service_.engine->own_limits().throttle_or_wait(context.now(), key(args), bucket, numbers[3], later);
     if (!decision) return;
     if (!*decision) return reply.error(fmt::format("ERR {}", decision->error().message));
     write_throttled(service_, **decision, context.now(), reply);
@@ -221,8 +222,10 @@ class Commands final : public net::RespCommands {
     CheckDecision decision;
     const bool hold = check.hold;
     std::weak_ptr<net::RespLater> promised;
+    const engine::Account account{admission_.caller.owner};
+    const engine::Request request{context.now(), check, account, engine::OnDenial::kQueue};
     const std::uint64_t waiting =
-        service::ask(service_, observe::Protocol::kResp, context.now(), check, decision, [&]() -> engine::Engine::Done {
+        service::ask(service_, observe::Protocol::kResp, request, decision, [&]() -> engine::Engine::Done {
           std::shared_ptr<net::RespLater> later = context.later();
           promised = later;
           auto send = [later = std::move(later), hold](const CheckDecision& answer) {
@@ -243,10 +246,10 @@ class Commands final : public net::RespCommands {
     for (const std::string_view cost : args.subspan(2)) {
       if (!costs.add_cost(cost)) return reply.error(fmt::format("ERR {}", costs.problem()));
     }
-    end_lease(service_.engine->settle(args[1], admission_.caller.agent, costs.costs()), reply);
+    end_lease(service_.engine->holds().settle(args[1], admission_.caller.agent, costs.costs()), reply);
   }
   void release(Args args, RespWriter& reply, RespContext&) {
-    end_lease(service_.engine->release(args[1], admission_.caller.agent), reply);
+    end_lease(service_.engine->holds().release(args[1], admission_.caller.agent), reply);
   }
   void end_lease(const Result<engine::Settled>& settled, RespWriter& reply) const {
     if (!settled) return reply.error(fmt::format("ERR {}", settled.error().message));
@@ -254,7 +257,7 @@ class Commands final : public net::RespCommands {
     reply.integer(settled->again ? 0 : 1);
   }
   void renew(Args args, RespWriter& reply, RespContext&) {
-    const Result<Nanos> until = service_.engine->renew(args[1], admission_.caller.agent);
+    const Result<Nanos> until = service_.engine->holds().renew(args[1], admission_.caller.agent);
     if (!until) return reply.error(fmt::format("ERR {}", until.error().message));
     reply.integer(until->count() / 1'000'000);
   }
@@ -422,13 +425,13 @@ class Commands final : public net::RespCommands {
       allowed += by.allowed;
       denied += by.denied;
     }
-    const LimiterTotals cells = service_.engine->totals();
+    const LimiterTotals cells = service_.engine->cells().totals();
     reply.bulk(
         fmt::format("# Server\r\nheadgate_version:{}\r\nprocess_id:{}\r\n\r\n# Stats\r\nchecks_allowed:{}\r\n"
                     "checks_denied:{}\r\n\r\n# Cells\r\ncells:{}\r\nevicted_cells:{}\r\nrefused_keys:{}\r\n"
                     "open_leases:{}\r\nwaiting_checks:{}\r\n",
                     HEADGATE_VERSION, ::getpid(), allowed, denied, cells.cells, cells.evicted, cells.refused,
-                    service_.engine->open_leases(), service_.engine->waiting()));
+                    service_.engine->holds().open(), service_.engine->queue().size()));
   }
 
   // Load generators ask how durable a Redis is before they begin; nothing else of Redis's settings exists here.

@@ -101,7 +101,7 @@ class WsHandler final : public net::WebSocketHandler {
     member_ = 0;
     kept_.clear();
     // Nobody is left to be told; telling it empties the set no more, since the connection is gone.
-    for (const std::uint64_t ticket : std::exchange(*waiting_, {})) service_.engine->cancel(ticket);
+    for (const std::uint64_t ticket : std::exchange(*waiting_, {})) service_.engine->queue().cancel(ticket);
   }
 
   [[nodiscard]] bool busy() const noexcept override { return identifying_ || !waiting_->empty(); }
@@ -161,8 +161,9 @@ class WsHandler final : public net::WebSocketHandler {
         });
       };
     };
-    if (service::ask_no_line(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later) != 0)
-      return;
+    const engine::Account account;
+    const engine::Request request{socket.now(), check, account, engine::OnDenial::kAnswer};
+    if (service::ask(service_, observe::Protocol::kWebSocket, request, decision, later) != 0) return;
     if (!decision.allowed) return send_decision(socket, decision);
     enter(socket, message);
   }
@@ -263,9 +264,10 @@ class WsHandler final : public net::WebSocketHandler {
       return {std::move(send), service_.access->validity_of(caller_)};
     };
     const bool may_wait = waiting_->size() < kMostWaiting && link != nullptr;
-    const std::uint64_t waits =
-        may_wait ? service::ask(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later)
-                 : service::ask_no_line(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later);
+    const engine::Account account{caller_.owner};
+    const engine::Request request{socket.now(), check, account,
+                                  may_wait ? engine::OnDenial::kQueue : engine::OnDenial::kAnswer};
+    const std::uint64_t waits = service::ask(service_, observe::Protocol::kWebSocket, request, decision, later);
     if (waits == 0) return send_decision(socket, decision);
     *ticket = waits;
     waiting_->insert(waits);
@@ -289,14 +291,14 @@ class WsHandler final : public net::WebSocketHandler {
     message.append_id(out);
     append_text_field("lease", fields.lease_id, out);
     if (fields.type == "renew") {
-      const Result<Nanos> until = service_.engine->renew(fields.lease_id, agent_);
+      const Result<Nanos> until = service_.engine->holds().renew(fields.lease_id, agent_);
       if (!until) return refuse(socket, until.error());
       fmt::format_to(std::back_inserter(out), R"(,"expires_at":{}}})", until->count() / 1'000'000);
       return socket.send_text(out);
     }
-    const Result<engine::Settled> settled = settles
-                                                ? service_.engine->settle(fields.lease_id, agent_, fields.check.costs)
-                                                : service_.engine->release(fields.lease_id, agent_);
+    const Result<engine::Settled> settled =
+        settles ? service_.engine->holds().settle(fields.lease_id, agent_, fields.check.costs)
+                : service_.engine->holds().release(fields.lease_id, agent_);
     if (!settled) return refuse(socket, settled.error());
     if (service_.wake) service_.wake();
     out += R"(,"costs":{)";

@@ -161,7 +161,8 @@ int explain(const Options& options) {
   Page page(terminal);
   page.raw(decision.allowed ? terminal.paint("allowed", Ink::kGreen) : terminal.paint("denied", Ink::kRed));
   page.raw(": " + decision.reason() + "\n");
-  std::string state = "load " + std::string(control::to_string(engine.load_state().level)) + ", no emergency";
+  std::string state =
+      "load " + std::string(control::to_string(engine.controls().load_state().level)) + ", no emergency";
   if (!decision.tier.empty()) state += ", tier " + std::string(decision.tier);
   page.raw(terminal.paint(state, Ink::kDim) + "\n\n");
   for (const Explained& about : explanation.policies) show(about, fields.check, terminal, page);

@@ -196,10 +196,10 @@ TEST(CheckApi, QueuedCheckOfWhoIsGoneIsNotServed) {
   (void)server.check(R"({"agent":"A","operation":"op"})");
   ASSERT_NE(server.later, nullptr);
   server.http->tick();
-  EXPECT_EQ(server.engine->waiting(), 1U);
+  EXPECT_EQ(server.engine->queue().size(), 1U);
   server.later->gone = true;
   server.http->tick();
-  EXPECT_EQ(server.engine->waiting(), 0U);
+  EXPECT_EQ(server.engine->queue().size(), 0U);
   EXPECT_EQ(server.last->json()["error"], "cancelled");
 }
 

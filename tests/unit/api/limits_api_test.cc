@@ -79,7 +79,7 @@ TEST(AdminApi, BadNumbersChangeNothing) {
   EXPECT_EQ(message(R"({"light":{"capacity":1,"refill":5}})"),
             "light must be an object of capacity and refill_per_minute");
   EXPECT_EQ(message(R"({"light":3})"), "light must be an object of capacity and refill_per_minute");
-  EXPECT_TRUE(server.engine->overrides().empty());
+  EXPECT_TRUE(server.engine->controls().overrides().empty());
   EXPECT_TRUE(server.service.database->settings("override").empty());
 }
 
@@ -129,7 +129,7 @@ TEST(AdminApi, EmergencyByASignalIsKeptAndWrittenDown) {
   control::EmergencyOrder order;
   order.reason = "SIGUSR1";
   order.by = "signal";
-  ASSERT_TRUE(server.engine->emergency_on(order).has_value());
+  ASSERT_TRUE(server.engine->controls().emergency_on(order).has_value());
   server.notices.flush();
   const Json entry = server.get("/api/admin/audit?action=emergency.").json()["entries"][0];
   EXPECT_EQ(entry["who"], "signal");
@@ -138,7 +138,7 @@ TEST(AdminApi, EmergencyByASignalIsKeptAndWrittenDown) {
   again.database = server.service.database;
   ApiServer restarted(std::move(again));
   EXPECT_EQ(restarted.get("/api/admin/emergency").json()["enabled_by"], "signal");
-  server.engine->emergency_off("signal");
+  server.engine->controls().emergency_off("signal");
   server.notices.flush();
   EXPECT_EQ(server.get("/api/admin/audit?action=emergency.").json()["entries"][0]["action"], "emergency.off");
 }
@@ -151,7 +151,7 @@ TEST(AdminApi, EveryChangeOfTheFactorIsWrittenDown) {
   };
   control::LoadReading busy;
   busy.reported = 0.85;
-  server.engine->observe_load(busy);
+  server.engine->controls().observe_load(busy);
   const Json first = changes();
   ASSERT_EQ(first.size(), 1U);
   EXPECT_EQ(first[0]["who"], "adaptive");
@@ -159,9 +159,9 @@ TEST(AdminApi, EveryChangeOfTheFactorIsWrittenDown) {
   EXPECT_EQ(first[0]["before"].dump(), R"({"factor":1})");
   EXPECT_EQ(first[0]["after"].dump(), R"({"factor":0.5,"why":"load 0.85 is over 0.8: limits are multiplied by 0.5"})");
   EXPECT_EQ(first[0]["time"], 1'700'000'000'000);
-  server.engine->observe_load(busy);
+  server.engine->controls().observe_load(busy);
   EXPECT_EQ(changes().size(), 1U) << "it is as it was";
-  ASSERT_TRUE(server.engine->emergency_on({"it melts", "alice"}).has_value());
+  ASSERT_TRUE(server.engine->controls().emergency_on({"it melts", "alice"}).has_value());
   const Json last = changes();
   ASSERT_EQ(last.size(), 2U);
   EXPECT_EQ(last[0]["before"].dump(), R"({"factor":0.5})");
@@ -170,9 +170,9 @@ TEST(AdminApi, EveryChangeOfTheFactorIsWrittenDown) {
 
 TEST(AdminApi, TheFactorThatAChangeAfterTheDwellTimeBringsIsWrittenDown) {
   ApiServer server;
-  server.engine->report_load(0.85);
+  server.engine->controls().report_load(0.85);
   server.clock.advance(std::chrono::seconds{5});
-  server.engine->report_load(0.5);
+  server.engine->controls().report_load(0.5);
   server.clock.advance(std::chrono::seconds{5});
   server.engine->poll();
   server.notices.flush();

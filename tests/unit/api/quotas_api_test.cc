@@ -161,12 +161,12 @@ TEST(QuotasApi, ChecksReadNothingFromTheLedger) {
 
 TEST(QuotasApi, LoadThrottlesAndBlocksCommands) {
   QuotaServer server;
-  server.engine->report_load(0.85);
+  server.engine->controls().report_load(0.85);
   const Json slowed = server.command();
   EXPECT_TRUE(slowed["allowed"]);
   EXPECT_EQ(slowed["throttle_factor"], 0.6);
   EXPECT_NE(slowed["warning"].get<std::string>().find("60 %"), std::string::npos) << slowed["warning"];
-  server.engine->report_load(0.99);
+  server.engine->controls().report_load(0.99);
   const Json blocked = server.command();
   EXPECT_FALSE(blocked["allowed"]);
   EXPECT_EQ(blocked["error"], "throttled");
@@ -176,7 +176,7 @@ TEST(QuotasApi, LoadThrottlesAndBlocksCommands) {
 
 TEST(QuotasApi, WhoeverIsReadyToWaitStartsWhenTheLoadIsGone) {
   QuotaServer server;
-  server.engine->report_load(0.99);
+  server.engine->controls().report_load(0.99);
   const test::Answer answer =
       server.post("/api/quotas/check", R"({"user": "42", "type": "shell", "max_wait_ms": 60000, "run": "r1"})");
   ASSERT_TRUE(answer.waits);
@@ -187,7 +187,7 @@ TEST(QuotasApi, WhoeverIsReadyToWaitStartsWhenTheLoadIsGone) {
   EXPECT_EQ(line["line"][0]["run"], "r1");
   EXPECT_EQ(line["line"][0]["position"], 1);
   server.clock.advance(seconds{10});
-  server.engine->report_load(0.1);
+  server.engine->controls().report_load(0.1);
   server.quotas->tick();
   ASSERT_TRUE(waiting->wait());
   const Json started = answered->json();
@@ -199,7 +199,7 @@ TEST(QuotasApi, WhoeverIsReadyToWaitStartsWhenTheLoadIsGone) {
 
 TEST(QuotasApi, WhoeverWaitedTooLongIsToldSoAndChargedNothing) {
   QuotaServer server;
-  server.engine->report_load(0.99);
+  server.engine->controls().report_load(0.99);
   ASSERT_TRUE(server.post("/api/quotas/check", R"({"user": "42", "type": "shell", "max_wait_ms": 5000})").waits);
   server.clock.advance(seconds{6});
   ASSERT_TRUE(server.later->wait());
@@ -209,7 +209,7 @@ TEST(QuotasApi, WhoeverWaitedTooLongIsToldSoAndChargedNothing) {
 
 TEST(QuotasApi, AWaitingClientThatGoesAwayLeavesTheLine) {
   QuotaServer server;
-  server.engine->report_load(0.99);
+  server.engine->controls().report_load(0.99);
   ASSERT_TRUE(server.post("/api/quotas/check", R"({"user": "42", "type": "shell", "max_wait_ms": 60000})").waits);
   server.later->gone = true;
   server.quotas->tick();
@@ -240,7 +240,7 @@ TEST(QuotasApi, NobodyWaitsForAQuotaThatIsUsedUp) {
   QuotaServer server;
   ASSERT_EQ(server.put("/api/quotas/user/42", R"({"types": {"shell": {"daily": 1}}})").status, 200);
   EXPECT_TRUE(server.command()["allowed"]);
-  server.engine->report_load(0.99);
+  server.engine->controls().report_load(0.99);
   const Json denied = server.asked(R"({"user": "42", "type": "shell", "max_wait_ms": 60000})");
   EXPECT_EQ(denied["error"], "quota_exceeded");
   EXPECT_EQ(server.get("/api/quotas/queue").json()["waiting"], 0);

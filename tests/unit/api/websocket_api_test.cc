@@ -186,9 +186,9 @@ TEST_F(WebSocketApi, CancelsTheWaitsOfAConnectionThatIsGone) {
   Connection a = connect_as("A");
   a.ask(R"({"type":"QUEUED","id":1})");
   a.ask(R"({"type":"QUEUED","id":2})");
-  EXPECT_EQ(test.engine->waiting(), 1U);
+  EXPECT_EQ(test.engine->queue().size(), 1U);
   a.session->finish();
-  EXPECT_EQ(test.engine->waiting(), 0U);
+  EXPECT_EQ(test.engine->queue().size(), 0U);
   EXPECT_EQ(registry->size(), 0U);
   a.link->run(*a.session);
 }
@@ -197,9 +197,9 @@ TEST_F(WebSocketApi, LetsAHundredChecksOfAConnectionWaitAndNoMore) {
   Connection a = connect_as("A");
   a.ask(R"({"type":"QUEUED","id":0})");
   for (int i = 1; i <= 100; ++i) EXPECT_TRUE(a.ask(R"({"type":"QUEUED","id":1})").empty()) << i;
-  EXPECT_EQ(test.engine->waiting(), 100U);
+  EXPECT_EQ(test.engine->queue().size(), 100U);
   EXPECT_EQ(a.answer(R"({"type":"QUEUED","id":101})")["type"], "rate_limited");
-  EXPECT_EQ(test.engine->waiting(), 100U);
+  EXPECT_EQ(test.engine->queue().size(), 100U);
 }
 
 TEST_F(WebSocketApi, SettlesReleasesAndRenewsLeases) {

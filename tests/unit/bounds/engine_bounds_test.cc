@@ -47,8 +47,8 @@ bool open_leases() {
   const double before = it.ask(Q("run").agent("a").peek()).remaining;
   const bool refused = it.why(Q("run").agent("a").hold()) == Why::kTooManyLeases;
   const bool uncharged = it.ask(Q("run").agent("a").peek()).remaining == before;
-  return refused && uncharged && it.engine.release(leases[0], "").has_value() &&
-         it.ask(Q("run").agent("a").hold()).allowed && it.engine.open_leases() == 3;
+  return refused && uncharged && it.engine.holds().release(leases[0], "").has_value() &&
+         it.ask(Q("run").agent("a").hold()).allowed && it.engine.holds().open() == 3;
 }
 
 bool waiting_line() {
@@ -59,17 +59,17 @@ bool waiting_line() {
   for (int i = 0; i < 5; ++i) {
     it.engine.check_async(Q("run").get(), [&](const CheckDecision& decision) { told.push_back(decision.why); });
   }
-  const bool full = it.engine.waiting() == 3 && told == std::vector<Why>{Why::kQueueFull, Why::kQueueFull};
+  const bool full = it.engine.queue().size() == 3 && told == std::vector<Why>{Why::kQueueFull, Why::kQueueFull};
   it.clock.advance(61s);
   (void)it.engine.poll();
-  return full && it.engine.waiting() == 0 && told.size() == 5;
+  return full && it.engine.queue().size() == 0 && told.size() == 5;
 }
 
 bool cells_refused() {
   Bounded it(kPlenty, {.max_cells = 100});
   std::size_t refused = 0;
   for (std::size_t i = 0; i < 150; ++i) refused += it.why(Q("run").agent(name(i))) == Why::kStoreFull ? 1 : 0;
-  return refused == 50 && it.engine.totals().cells == 100 && it.engine.totals().refused >= 50 &&
+  return refused == 50 && it.engine.cells().totals().cells == 100 && it.engine.cells().totals().refused >= 50 &&
          it.ask(Q("run").agent(name(0))).allowed;
 }
 
@@ -86,26 +86,26 @@ bool cells_of_one_agent() {
   for (std::size_t i = 0; i < 100; ++i) {
     others = others && it.ask(Q("run").agent("b").session(name(i))).allowed && it.ask(Q("run").agent(name(i))).allowed;
   }
-  return refused == 50 && others && told.size() == 50 && told[0].agent == "a" && it.engine.totals().refused == 50 &&
-         it.ask(Q("run").agent("a").session(name(0))).allowed;
+  return refused == 50 && others && told.size() == 50 && told[0].agent == "a" &&
+         it.engine.cells().totals().refused == 50 && it.ask(Q("run").agent("a").session(name(0))).allowed;
 }
 
 bool cells_evicted() {
   Bounded it(kPlenty, {.max_cells = 100, .at_cap = AtCap::kEvictOldest});
   bool all = true;
   for (std::size_t i = 0; i < 150; ++i) all = all && it.ask(Q("run").agent(name(i))).allowed;
-  return all && it.engine.totals().cells <= 100 && it.engine.totals().evicted >= 50;
+  return all && it.engine.cells().totals().cells <= 100 && it.engine.cells().totals().evicted >= 50;
 }
 
 bool allowance_limits() {
   Bounded it(kPlenty);
   const auto made = [&](std::size_t number) {
-    return it.engine.allowance_limit(*Limit::fixed_window({static_cast<Units>(number) + 1, 1h}));
+    return it.engine.allowances().limit(*Limit::fixed_window({static_cast<Units>(number) + 1, 1h}));
   };
-  for (std::size_t i = 0; i < Engine::kMostAllowanceLimits; ++i) {
+  for (std::size_t i = 0; i < engine::Controls::kMostLastingLimits; ++i) {
     if (made(i) == nullptr) return false;
   }
-  return made(Engine::kMostAllowanceLimits) == nullptr && made(0) != nullptr;
+  return made(engine::Controls::kMostLastingLimits) == nullptr && made(0) != nullptr;
 }
 
 bool escalated_subjects() {

@@ -66,13 +66,13 @@ struct Node {
     EXPECT_TRUE(service::apply_setting(test.service, setting));
   }
   [[nodiscard]] std::optional<Units> capacity_of(const std::string& agent) const {
-    for (const engine::Override& each : test.engine->overrides()) {
+    for (const engine::Override& each : test.engine->controls().overrides()) {
       if (each.agent == agent) return each.tiers[0]->capacity;
     }
     return std::nullopt;
   }
   [[nodiscard]] bool is_exempt(const std::string& agent) const {
-    const std::vector<std::string> all = test.engine->exempt();
+    const std::vector<std::string> all = test.engine->controls().exempt();
     return std::find(all.begin(), all.end(), agent) != all.end();
   }
 
@@ -128,9 +128,9 @@ TEST_F(SpreadTest, ReportedLoadReachesTheOthersAndSoDoesItsEnd) {
   a.spread->start();
   b.spread->start();
   a.spread->load_reported(0.5);
-  EXPECT_TRUE(eventually([&] { return b.test.engine->load_state().load.has_value(); }));
+  EXPECT_TRUE(eventually([&] { return b.test.engine->controls().load_state().load.has_value(); }));
   a.spread->load_reported(std::nullopt);
-  EXPECT_TRUE(eventually([&] { return !b.test.engine->load_state().load.has_value(); }));
+  EXPECT_TRUE(eventually([&] { return !b.test.engine->controls().load_state().load.has_value(); }));
 }
 
 TEST_F(SpreadTest, ANewNodeHasWhatTheOthersHaveBeforeItServes) {

@@ -87,7 +87,7 @@ TEST_F(EngineActions, WarnAdmitsWithAWarning) {
   EXPECT_EQ(counts("p").admitted, 2U);
   EXPECT_EQ(listener_.count(Event::Kind::kExceeded), 1U);
   EXPECT_EQ(listener_.count(Event::Kind::kViolation), 0U);
-  EXPECT_FALSE(engine_.rate_limited("A"));
+  EXPECT_FALSE(engine_.aftermath().rate_limited("A"));
 }
 
 TEST_F(EngineActions, LogAdmitsAndOnlyTellsTheLog) {
@@ -125,7 +125,7 @@ TEST_F(EngineActions, AMonitoredPolicyCountsAndReportsButNeverBlocks) {
   EXPECT_EQ(counts("p").monitored, 3U);
   EXPECT_EQ(counts("p").denied, 0U);
   EXPECT_EQ(listener_.count(Event::Kind::kMonitored), 3U);
-  EXPECT_FALSE(engine_.rate_limited("A"));
+  EXPECT_FALSE(engine_.aftermath().rate_limited("A"));
 }
 
 TEST_F(EngineActions, ADocumentInMonitorModeMonitorsEveryPolicyEvenInStrictEnforcement) {
@@ -214,7 +214,7 @@ TEST_F(EngineActions, ACostThatCanNeverFitIsAnErrorOfItsOwn) {
   EXPECT_EQ(denied.error(), "cost_exceeds_limit");
   EXPECT_EQ(denied.retry_after, kNever);
   EXPECT_EQ(denied.denied_by()->id, "p");
-  EXPECT_FALSE(engine_.rate_limited("A")) << "a mistake is no violation";
+  EXPECT_FALSE(engine_.aftermath().rate_limited("A")) << "a mistake is no violation";
   EXPECT_TRUE(ask(Q("run").agent("A").cost(12)).allowed);
   load("policies: [{id: t, limit: 10/60s, action: throttle}]");
   EXPECT_EQ(ask(Q("run").agent("A").cost(13)).why, Why::kCostExceedsLimit);
@@ -408,7 +408,7 @@ TEST_F(EngineActions, TheStoreAtItsCapRefusesNewKeysAndSaysSo) {
     ++refused;
     EXPECT_EQ(decision.error(), "too_many_keys");
     EXPECT_GT(decision.retry_after, 0s);
-    EXPECT_FALSE(small.rate_limited("agent" + std::to_string(i))) << "it is not the agent's doing";
+    EXPECT_FALSE(small.aftermath().rate_limited("agent" + std::to_string(i))) << "it is not the agent's doing";
   }
   EXPECT_GT(refused, 0);
 }

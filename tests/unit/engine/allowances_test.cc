@@ -14,10 +14,10 @@ using test::Q;
 class AllowancesTest : public EngineFixture {
  protected:
   const WorkingLimit* quota(Units limit, Period period = Period::kDay, const std::string& zone = "UTC") {
-    return engine_.allowance_limit(*Limit::quota({.limit = limit, .period = period, .timezone = zone}));
+    return engine_.allowances().limit(*Limit::quota({.limit = limit, .period = period, .timezone = zone}));
   }
   base::Hash128 cell(std::string_view user, std::string_view period = "day") {
-    return engine_.allowance_cell(std::array<std::string_view, 2>{user, period});
+    return engine_.allowances().cell(std::array<std::string_view, 2>{user, period});
   }
   static Allowances of(std::initializer_list<Allowances::One> all) {
     Allowances allowances;
@@ -25,13 +25,11 @@ class AllowancesTest : public EngineFixture {
     return allowances;
   }
   CheckDecision ask(const Q& q, const Allowances& allowances) {
-    Check check = q.get();
-    check.allowances = &allowances;
-    return engine_.check_at(clock_.now(), check);
+    return engine_.check_at(clock_.now(), q.get(), {{}, &allowances});
   }
   Units left(const Allowances::One& one) {
     core::Outcome outcome;
-    engine_.look_at({&one, 1}, {&outcome, 1});
+    engine_.allowances().look_at({&one, 1}, {&outcome, 1});
     return outcome.remaining;
   }
 };
@@ -58,7 +56,7 @@ TEST_F(AllowancesTest, CellsOfTheSameNamesAreCountedApart) {
     EXPECT_TRUE(ask(Q("shell").agent("u"), one).allowed) << which;
     EXPECT_EQ(left(one.all[0]), 1) << which;
   }
-  EXPECT_EQ(engine_.totals().cells, Allowances::kMost);
+  EXPECT_EQ(engine_.cells().totals().cells, Allowances::kMost);
 }
 
 TEST_F(AllowancesTest, APolicyThatDeniesLeavesThemAsTheyWere) {
@@ -104,19 +102,17 @@ TEST_F(AllowancesTest, ARefundGivesThemBackToo) {
   const Allowances allowances = of({one});
   const Q question = std::move(Q("shell").agent("u"));
   EXPECT_TRUE(ask(question, allowances).allowed);
-  Check check = question.get();
-  check.allowances = &allowances;
-  engine_.refund(clock_.now(), check);
+  engine_.refund(clock_.now(), question.get(), GiveBack::kReturned, {{}, &allowances});
   EXPECT_EQ(left(one), 5);
 }
 
 TEST_F(AllowancesTest, AreRaisedToWhatIsKnownToBeUsedAndNeverLowered) {
   const Allowances::One one{quota(100), cell("u")};
-  engine_.raise_to(one, 40);
+  engine_.allowances().raise_to(one, 40);
   EXPECT_EQ(left(one), 60);
-  engine_.raise_to(one, 30);
+  engine_.allowances().raise_to(one, 30);
   EXPECT_EQ(left(one), 60);
-  engine_.raise_to(one, 1'000);
+  engine_.allowances().raise_to(one, 1'000);
   EXPECT_EQ(left(one), 0);
 }
 
@@ -129,9 +125,9 @@ TEST_F(AllowancesTest, TheSameNumbersAreTheSameLimit) {
 TEST_F(AllowancesTest, MoreThanOnePlanHasRoomForAreLookedAtAllTheSame) {
   std::vector<Allowances::One> all;
   for (int i = 0; i < 100; ++i) all.push_back({quota(50), cell("u" + std::to_string(i))});
-  engine_.raise_to(all[99], 9);
+  engine_.allowances().raise_to(all[99], 9);
   std::vector<core::Outcome> outcomes(all.size());
-  engine_.look_at(all, outcomes);
+  engine_.allowances().look_at(all, outcomes);
   EXPECT_EQ(outcomes[0].remaining, 50);
   EXPECT_EQ(outcomes[99].remaining, 41);
 }

@@ -26,7 +26,7 @@ class BadChecks : public EngineFixture {
     EXPECT_EQ(decision.reason(), decision.problem);
     EXPECT_EQ(left(Q("run"))["p"], std::vector<double>{10});
     EXPECT_EQ(listener_.count(Event::Kind::kViolation), 0U);
-    EXPECT_EQ(engine_.totals().acquired, 0U);
+    EXPECT_EQ(engine_.cells().totals().acquired, 0U);
     return decision.problem;
   }
 };

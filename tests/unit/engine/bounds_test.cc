@@ -26,10 +26,11 @@ policies:
   int made = 0;
   const auto ask = [&](const char* agent, CheckDecision& decision) {
     const Q check = std::move(Q("run").agent(agent));
-    return engine_.check_or_wait(clock_.now(), check.get(), decision, [&]() -> engine::Engine::Done {
-      ++made;
-      return [](const CheckDecision&) {};
-    });
+    return engine_.check_or_wait({clock_.now(), check.get(), {}, engine::OnDenial::kQueue}, decision,
+                                 [&]() -> engine::Engine::Done {
+                                   ++made;
+                                   return [](const CheckDecision&) {};
+                                 });
   };
   for (const char* agent : {"A", "B", "C"}) {
     CheckDecision decision;
@@ -40,7 +41,7 @@ policies:
   EXPECT_EQ(ask("D", decision), 0U);
   EXPECT_EQ(made, 2) << "who has a promise made hears of it, so none is made that is not kept";
   EXPECT_EQ(decision.why, Why::kQueueFull);
-  EXPECT_EQ(engine_.waiting(), 2U);
+  EXPECT_EQ(engine_.queue().size(), 2U);
 }
 
 std::shared_ptr<WaitingRoom::Waiting> somebody(WaitingRoom& room, std::uint64_t cell, Nanos retry_at) {
@@ -198,15 +199,15 @@ TEST_F(EngineBounds, EndedTwiceIsToldTheSameTwice) {
   load("policies: [{id: p, limit: 10/1h}]");
   const CheckDecision held = engine_.check(Q("run").agent("A").hold().get());
   ASSERT_FALSE(held.lease.empty());
-  const auto first = engine_.settle(held.lease, "A", {});
-  const auto again = engine_.release(held.lease, "A");
+  const auto first = engine_.holds().settle(held.lease, "A", {});
+  const auto again = engine_.holds().release(held.lease, "A");
   ASSERT_TRUE(first);
   ASSERT_TRUE(again);
   EXPECT_FALSE(first->again);
   EXPECT_TRUE(again->again);
   EXPECT_EQ(again->costs, first->costs) << "as it was settled";
-  EXPECT_EQ(engine_.settle(held.lease, "B", {}).error().code, ErrorCode::kForbidden);
-  EXPECT_EQ(engine_.renew(held.lease, "A").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(engine_.holds().settle(held.lease, "B", {}).error().code, ErrorCode::kForbidden);
+  EXPECT_EQ(engine_.holds().renew(held.lease, "A").error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(EngineBounds, BackOffOfAnAgentIsNotThatOfAnAddressOrUserOfItsName) {

@@ -326,7 +326,7 @@ policies:
   const auto left = EngineFixture::left(Q("run").agent("agent0"));
   EXPECT_EQ(left.at("shared").at(0), 100000 - 20);
   EXPECT_EQ(left.at("slots").at(0), 60000 - 20);
-  EXPECT_EQ(engine_.open_leases(), 20U);
+  EXPECT_EQ(engine_.holds().open(), 20U);
   const engine::Counts shared = counts("shared");
   EXPECT_EQ(shared.admitted, 20U);
   EXPECT_EQ(counts("own").denied, 1200U - 20U);
@@ -348,14 +348,14 @@ TEST_F(EngineThreads, SlotsAreNeverHeldByMoreThanMaxAtOnce) {
       }
       if (i % 16 == 0) std::this_thread::yield();
       --inside;
-      const bool ended = i % 2 == 0 ? engine_.release(decision.lease, agent).has_value()
-                                    : engine_.settle(decision.lease, agent, {}).has_value();
+      const bool ended = i % 2 == 0 ? engine_.holds().release(decision.lease, agent).has_value()
+                                    : engine_.holds().settle(decision.lease, agent, {}).has_value();
       if (!ended) ++lost;
     }
   });
   EXPECT_LE(most, 3);
   EXPECT_EQ(lost, 0);
-  EXPECT_EQ(engine_.open_leases(), 0U);
+  EXPECT_EQ(engine_.holds().open(), 0U);
   EXPECT_EQ(allowed("last"), 3);
 }
 
@@ -379,19 +379,19 @@ TEST_F(EngineThreads, EveryOneThatWaitsIsAnsweredOnceAndNoLimitIsExceeded) {
             if (!decision.allowed) return;
             if (++inside > 2) ++wrong;
             --inside;
-            if (!engine_.release(decision.lease, {})) ++wrong;
+            if (!engine_.holds().release(decision.lease, {})) ++wrong;
           });
-      if (i % 7 == 0 && id != 0) engine_.cancel(id);
+      if (i % 7 == 0 && id != 0) engine_.queue().cancel(id);
       engine_.poll();
     }
   });
-  while (engine_.waiting() > 0) {
+  while (engine_.queue().size() > 0) {
     engine_.poll();
     clock_.advance(1s);
   }
   EXPECT_EQ(answered, kTogether * kChecks);
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(engine_.open_leases(), 0U);
+  EXPECT_EQ(engine_.holds().open(), 0U);
 }
 
 TEST_F(EngineThreads, OverridesExemptionsAndTheBrakeMayChangeUnderChecks) {
@@ -403,14 +403,14 @@ TEST_F(EngineThreads, OverridesExemptionsAndTheBrakeMayChangeUnderChecks) {
     for (int i = 0; i < 20; ++i) {
       engine::Override own{"agent" + std::to_string(i % 4), {}};
       own.tiers[static_cast<std::size_t>(i % 3)] = policy::TierLimit{100 + i, 100};
-      if (!engine_.set_override(own)) ++wrong;
-      engine_.add_exempt("agent3");
-      if (i % 5 == 0 && !engine_.emergency_on({"test", "me"})) ++wrong;
-      if (i % 5 == 2) engine_.emergency_off("me");
-      (void)engine_.clear_override("agent" + std::to_string((i + 1) % 4));
-      engine_.remove_exempt("agent3");
-      (void)engine_.counts();
-      (void)engine_.offenders(5);
+      if (!engine_.controls().set_override(own)) ++wrong;
+      engine_.controls().add_exempt("agent3");
+      if (i % 5 == 0 && !engine_.controls().emergency_on({"test", "me"})) ++wrong;
+      if (i % 5 == 2) engine_.controls().emergency_off("me");
+      (void)engine_.controls().clear_override("agent" + std::to_string((i + 1) % 4));
+      engine_.controls().remove_exempt("agent3");
+      (void)engine_.aftermath().counts();
+      (void)engine_.aftermath().offenders(5);
       clock_.advance(10ms);
       std::this_thread::yield();
     }
@@ -461,8 +461,8 @@ policies:
 TEST_F(EngineAllocation, NeitherDoTheBuiltInTiersNorAnOverrideNorAnExemption) {
   engine::Override own{"B", {}};
   own.tiers[0] = policy::TierLimit{100'000, 100'000};
-  ASSERT_TRUE(engine_.set_override(own));
-  engine_.add_exempt("robot");
+  ASSERT_TRUE(engine_.controls().set_override(own));
+  engine_.controls().add_exempt("robot");
   for (const char* agent : {"A", "B", "robot"}) {
     const Q q = std::move(Q("ping").agent(agent).channel("http"));
     ASSERT_TRUE(ask(q).allowed);

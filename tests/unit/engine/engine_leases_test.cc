@@ -23,7 +23,7 @@ class EngineLeases : public EngineFixture {
   }
   Result<Settled> settle(const std::string& lease, double tokens, std::string_view owner = {}) {
     const Cost cost{"tokens", tokens};
-    return engine_.settle(lease, owner, {&cost, 1});
+    return engine_.holds().settle(lease, owner, {&cost, 1});
   }
   double tokens_left(std::string_view agent = "A") { return left(Q("run").agent(agent).cost("tokens", 1))["t"].at(0); }
 
@@ -38,11 +38,11 @@ policies:
 TEST_F(EngineLeases, ACheckHoldsOnlyIfItAsksTo) {
   load(kTokens);
   EXPECT_TRUE(ask("A").lease.empty());
-  EXPECT_EQ(engine_.open_leases(), 0U);
+  EXPECT_EQ(engine_.holds().open(), 0U);
   EXPECT_TRUE(ask(Q("run").agent("A").hold().peek()).lease.empty());
   const std::string lease = hold(Q("run").agent("A").hold());
   EXPECT_EQ(lease.size(), 32U);
-  EXPECT_EQ(engine_.open_leases(), 1U);
+  EXPECT_EQ(engine_.holds().open(), 1U);
 }
 
 TEST_F(EngineLeases, SettlingForLessRefundsForMoreChargesForEqualDoesNothing) {
@@ -61,7 +61,7 @@ TEST_F(EngineLeases, SettlingForLessRefundsForMoreChargesForEqualDoesNothing) {
   lease = hold(Q("run").agent("A").cost("tokens", 80).hold());
   ASSERT_TRUE(settle(lease, 80));
   EXPECT_EQ(tokens_left(), 500);
-  EXPECT_EQ(engine_.open_leases(), 0U);
+  EXPECT_EQ(engine_.holds().open(), 0U);
 }
 
 TEST_F(EngineLeases, AHoldSpansAllPoliciesAndEachIsSettledInItsUnit) {
@@ -83,11 +83,11 @@ TEST_F(EngineLeases, SettlingTwiceDoesNothingTwice) {
   EXPECT_TRUE(again->again);
   EXPECT_EQ(again->costs, (std::vector<std::pair<std::string, double>>{{"tokens", 100}}));
   EXPECT_EQ(tokens_left(), 900);
-  const Result<Settled> released = engine_.release(lease, {});
+  const Result<Settled> released = engine_.holds().release(lease, {});
   ASSERT_TRUE(released);
   EXPECT_TRUE(released->again);
   EXPECT_EQ(tokens_left(), 900);
-  EXPECT_FALSE(engine_.renew(lease, {}));
+  EXPECT_FALSE(engine_.holds().renew(lease, {}));
 }
 
 TEST_F(EngineLeases, WhatWasUsedIsChargedAheadAndWhatNeverFitsIsAnOverrun) {
@@ -111,10 +111,10 @@ TEST_F(EngineLeases, ReleaseGivesEverythingBack) {
   load(kTokens);
   const Q q = std::move(Q("run").agent("A").cost("tokens", 500).cost("requests", 1).hold());
   const std::string lease = hold(q);
-  ASSERT_TRUE(engine_.release(lease, "A"));
+  ASSERT_TRUE(engine_.holds().release(lease, "A"));
   EXPECT_EQ(left(q)["t"].at(0), 1000);
   EXPECT_EQ(left(q)["r"].at(0), 10);
-  EXPECT_EQ(engine_.open_leases(), 0U);
+  EXPECT_EQ(engine_.holds().open(), 0U);
 }
 
 TEST_F(EngineLeases, AnExpiredHoldComesBackByItselfAndIsTold) {
@@ -127,7 +127,7 @@ TEST_F(EngineLeases, AnExpiredHoldComesBackByItselfAndIsTold) {
   EXPECT_EQ(listener_.count(Event::Kind::kLeaseExpired), 1U);
   EXPECT_FALSE(settle(lease, 100));
   EXPECT_EQ(settle(lease, 100).error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(engine_.open_leases(), 0U);
+  EXPECT_EQ(engine_.holds().open(), 0U);
 }
 
 TEST_F(EngineLeases, PollExpiresHoldsAndSaysWhenTheNextIsDue) {
@@ -137,7 +137,7 @@ TEST_F(EngineLeases, PollExpiresHoldsAndSaysWhenTheNextIsDue) {
   EXPECT_EQ(engine_.poll(), kStart + 30s);
   clock_.advance(30s);
   EXPECT_EQ(engine_.poll(), kMaxTime);
-  EXPECT_EQ(engine_.open_leases(), 0U);
+  EXPECT_EQ(engine_.holds().open(), 0U);
 }
 
 TEST_F(EngineLeases, ARenewedHoldLastsAsLongAgain) {
@@ -145,7 +145,7 @@ TEST_F(EngineLeases, ARenewedHoldLastsAsLongAgain) {
   const std::string lease = hold(Q("run").agent("A").cost("tokens", 500).hold());
   for (int i = 0; i < 5; ++i) {
     clock_.advance(20s);
-    const Result<Nanos> until = engine_.renew(lease, "A");
+    const Result<Nanos> until = engine_.holds().renew(lease, "A");
     ASSERT_TRUE(until);
     EXPECT_EQ(*until, clock_.now() + 30s);
   }
@@ -158,11 +158,11 @@ TEST_F(EngineLeases, OnlyItsOwnerEndsALease) {
   load(kTokens);
   const std::string lease = hold(Q("run").agent("A").cost("tokens", 500).hold());
   EXPECT_EQ(settle(lease, 0, "B").error().code, ErrorCode::kForbidden);
-  EXPECT_EQ(engine_.release(lease, "B").error().code, ErrorCode::kForbidden);
-  EXPECT_EQ(engine_.renew(lease, "B").error().code, ErrorCode::kForbidden);
+  EXPECT_EQ(engine_.holds().release(lease, "B").error().code, ErrorCode::kForbidden);
+  EXPECT_EQ(engine_.holds().renew(lease, "B").error().code, ErrorCode::kForbidden);
   EXPECT_EQ(tokens_left(), 500);
   EXPECT_TRUE(settle(lease, 0, "A"));
-  EXPECT_EQ(engine_.release("0123", {}).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(engine_.holds().release("0123", {}).error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(EngineLeases, BadActualCostsAreRefusedAndTheHoldStays) {
@@ -170,7 +170,7 @@ TEST_F(EngineLeases, BadActualCostsAreRefusedAndTheHoldStays) {
   const std::string lease = hold(Q("run").agent("A").cost("tokens", 500).hold());
   EXPECT_EQ(settle(lease, -1).error().message, "cost.tokens must be between 0 and 1000000000000, got -1");
   EXPECT_FALSE(settle(lease, 1e13));
-  EXPECT_EQ(engine_.open_leases(), 1U);
+  EXPECT_EQ(engine_.holds().open(), 1U);
   EXPECT_TRUE(settle(lease, 0));
 }
 
@@ -181,12 +181,12 @@ TEST_F(EngineLeases, AConcurrencyLimitGivesALeaseWithoutBeingAsked) {
   ASSERT_FALSE(first.empty());
   ASSERT_FALSE(second.empty());
   EXPECT_FALSE(ask("A").allowed);
-  ASSERT_TRUE(engine_.release(first, "A"));
+  ASSERT_TRUE(engine_.holds().release(first, "A"));
   const CheckDecision third = ask("A");
   EXPECT_TRUE(third.allowed);
   EXPECT_EQ(left(Q("run").agent("A"))["r"].at(0), 7) << "only slots come back where nothing was held";
   EXPECT_FALSE(ask("A").allowed);
-  EXPECT_TRUE(engine_.settle(second, "A", {})) << "settling frees the slot too";
+  EXPECT_TRUE(engine_.holds().settle(second, "A", {})) << "settling frees the slot too";
   EXPECT_TRUE(ask("A").allowed);
 }
 
@@ -204,12 +204,12 @@ TEST_F(EngineLeases, ALostHoldersSlotComesBackAndARenewedOneStays) {
   const std::string lease = ask("A").lease;
   clock_.advance(4s);
   EXPECT_FALSE(ask("A").allowed);
-  ASSERT_TRUE(engine_.renew(lease, "A"));
+  ASSERT_TRUE(engine_.holds().renew(lease, "A"));
   clock_.advance(4s);
   EXPECT_FALSE(ask("A").allowed);
   clock_.advance(1s);
   EXPECT_TRUE(ask("A").allowed);
-  EXPECT_FALSE(engine_.renew(lease, "A"));
+  EXPECT_FALSE(engine_.holds().renew(lease, "A"));
 }
 
 TEST_F(EngineLeases, ADeniedCheckLeavesNoLeaseAndNoSlot) {
@@ -218,7 +218,7 @@ TEST_F(EngineLeases, ADeniedCheckLeavesNoLeaseAndNoSlot) {
   const CheckDecision denied = ask("A");
   EXPECT_FALSE(denied.allowed);
   EXPECT_TRUE(denied.lease.empty());
-  EXPECT_EQ(engine_.open_leases(), 1U);
+  EXPECT_EQ(engine_.holds().open(), 1U);
   EXPECT_EQ(left(Q("run").agent("A"))["c"].at(0), 4);
 }
 
@@ -232,7 +232,7 @@ TEST_F(EngineLeases, AtTheCapNoFurtherHoldIsGivenAndNothingIsCharged) {
   EXPECT_FALSE(denied.allowed);
   EXPECT_EQ(denied.error(), "too_many_leases");
   EXPECT_EQ(engine.check(Q("run").agent("A").get()).remaining, 7) << "two held, one not, none of the denied one";
-  ASSERT_TRUE(engine.release(lease, {}));
+  ASSERT_TRUE(engine.holds().release(lease, {}));
   EXPECT_TRUE(engine.check(q.get()).allowed);
 }
 
@@ -245,7 +245,7 @@ TEST_F(EngineLeases, OneAgentHoldsATenthOfAllLeasesAtMost) {
   ASSERT_FALSE(lease.empty());
   EXPECT_EQ(engine.check(q.get()).error(), "too_many_leases");
   EXPECT_TRUE(engine.check(Q("run").agent("B").hold().get()).allowed);
-  ASSERT_TRUE(engine.release(lease, {}));
+  ASSERT_TRUE(engine.holds().release(lease, {}));
   EXPECT_TRUE(engine.check(q.get()).allowed);
 }
 
@@ -305,7 +305,7 @@ TEST_F(EngineLeases, FractionsAreSettledExactly) {
   load("policies: [{id: u, unit: usd, limit: {strategy: fixed_window, limit: 1, window: 1h}}]");
   const std::string lease = hold(Q("run").agent("A").cost("usd", 0.5).hold());
   const Cost actual{"usd", 0.1};
-  ASSERT_TRUE(engine_.settle(lease, "A", {&actual, 1}));
+  ASSERT_TRUE(engine_.holds().settle(lease, "A", {&actual, 1}));
   EXPECT_DOUBLE_EQ(left(Q("run").agent("A").cost("usd", 1))["u"].at(0), 0.9);
 }
 
@@ -321,7 +321,7 @@ TEST_F(EngineLeases, EveryStrategyGivesBackWhatWasHeld) {
     ASSERT_TRUE(settle(lease, 20));
     EXPECT_EQ(tokens_left(), 80) << limit;
     const std::string other = hold(Q("run").agent("A").cost("tokens", 80).hold());
-    ASSERT_TRUE(engine_.release(other, "A"));
+    ASSERT_TRUE(engine_.holds().release(other, "A"));
     EXPECT_EQ(tokens_left(), 80) << limit;
   }
 }

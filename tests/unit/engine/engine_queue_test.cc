@@ -83,7 +83,7 @@ TEST_F(EngineQueue, OneThatWaitsForALimitOfItsOwnKeepsNoOtherFromRoomInASharedOn
   (void)engine_.poll();
   EXPECT_EQ(second->times, 0) << "its slot is taken";
   EXPECT_TRUE(other->allowed) << "the shared bucket has room";
-  ASSERT_TRUE(engine_.release(first->lease, {}));
+  ASSERT_TRUE(engine_.holds().release(first->lease, {}));
   clock_.advance(1s);
   (void)engine_.poll();
   EXPECT_TRUE(second->allowed) << "its slot is free";
@@ -96,7 +96,7 @@ TEST_F(EngineQueue, AnAskerThatIsNotValidAnyMoreIsNotAdmittedWhenItsTurnComes) {
   const auto revoked = wait(Q("run").agent("B"), [&] { return valid; });
   const auto next = wait(Q("run").agent("C"), [] { return true; });
   valid = false;
-  ASSERT_TRUE(engine_.release(holder->lease, {}));
+  ASSERT_TRUE(engine_.holds().release(holder->lease, {}));
   (void)engine_.poll();
   EXPECT_EQ(revoked->times, 1);
   EXPECT_FALSE(revoked->allowed);
@@ -111,12 +111,12 @@ TEST_F(EngineQueue, AskersThatAreNotValidAnyMoreLeaveTheLineWhereverTheyStand) {
   bool valid = true;
   const auto first = wait("B");
   const auto second = wait(Q("run").agent("C"), [&] { return valid; });
-  EXPECT_EQ(engine_.revoke_invalid(), 0U);
-  EXPECT_EQ(engine_.waiting(), 2U);
+  EXPECT_EQ(engine_.queue().revoke_invalid(), 0U);
+  EXPECT_EQ(engine_.queue().size(), 2U);
   valid = false;
-  EXPECT_EQ(engine_.revoke_invalid(), 1U);
+  EXPECT_EQ(engine_.queue().revoke_invalid(), 1U);
   EXPECT_EQ(second->why, Why::kRevoked);
-  EXPECT_EQ(engine_.waiting(), 1U);
+  EXPECT_EQ(engine_.queue().size(), 1U);
   EXPECT_EQ(first->times, 0);
 }
 
@@ -137,7 +137,7 @@ TEST_F(EngineQueue, WaitersAreServedInOrderOfArrival) {
   const auto first = wait("B");
   const auto second = wait("C");
   const auto third = wait("D");
-  EXPECT_EQ(engine_.waiting(), 3U);
+  EXPECT_EQ(engine_.queue().size(), 3U);
   EXPECT_EQ(first->times, 0);
   for (int second_passed = 1; second_passed <= 3; ++second_passed) {
     const Nanos due = engine_.poll();
@@ -155,8 +155,8 @@ TEST_F(EngineQueue, WaitersAreServedInOrderOfArrival) {
   EXPECT_EQ(second->order, 3);
   EXPECT_EQ(third->order, 4);
   EXPECT_EQ(third->waited, 3s);
-  EXPECT_EQ(engine_.waiting(), 0U);
-  EXPECT_FALSE(engine_.rate_limited("B")) << "waiting is no violation";
+  EXPECT_EQ(engine_.queue().size(), 0U);
+  EXPECT_FALSE(engine_.aftermath().rate_limited("B")) << "waiting is no violation";
   EXPECT_EQ(counts("p").denied, 0U);
 }
 
@@ -190,7 +190,7 @@ TEST_F(EngineQueue, AWaitIsOverAfterMaxWait) {
   EXPECT_EQ(answer->waited, 5s);
   EXPECT_GT(answer->retry_after, 0s);
   EXPECT_EQ(answer->reason, "Timed out waiting: Concurrency limit 1 reached");
-  EXPECT_TRUE(engine_.rate_limited("B"));
+  EXPECT_TRUE(engine_.aftermath().rate_limited("B"));
   EXPECT_EQ(counts("c").denied, 1U);
 }
 
@@ -215,12 +215,12 @@ TEST_F(EngineQueue, AWaitMayBeCancelledOnce) {
   const std::uint64_t id = last_;
   ASSERT_NE(id, 0U);
   clock_.advance(1s);
-  EXPECT_TRUE(engine_.cancel(id));
+  EXPECT_TRUE(engine_.queue().cancel(id));
   EXPECT_EQ(answer->times, 1);
   EXPECT_EQ(answer->why, Why::kCancelled);
   EXPECT_EQ(answer->waited, 1s);
-  EXPECT_FALSE(engine_.cancel(id));
-  EXPECT_EQ(engine_.waiting(), 0U);
+  EXPECT_FALSE(engine_.queue().cancel(id));
+  EXPECT_EQ(engine_.queue().size(), 0U);
 }
 
 TEST_F(EngineQueue, WhoeverIsBehindACancelledOneMovesUp) {
@@ -229,7 +229,7 @@ TEST_F(EngineQueue, WhoeverIsBehindACancelledOneMovesUp) {
   (void)wait("B");
   const std::uint64_t first = last_;
   const auto second = wait("C");
-  EXPECT_TRUE(engine_.cancel(first));
+  EXPECT_TRUE(engine_.queue().cancel(first));
   clock_.advance(1s);
   engine_.poll();
   EXPECT_TRUE(second->allowed);
@@ -245,7 +245,7 @@ TEST_F(EngineQueue, AFullQueueIsToldAtOnce) {
   EXPECT_EQ(third->times, 1);
   EXPECT_EQ(third->why, Why::kQueueFull);
   EXPECT_GT(third->retry_after, 0s);
-  EXPECT_EQ(engine_.waiting(), 2U);
+  EXPECT_EQ(engine_.queue().size(), 2U);
 }
 
 TEST_F(EngineQueue, AHopelessWaitIsAnsweredAtOnce) {
@@ -256,7 +256,7 @@ TEST_F(EngineQueue, AHopelessWaitIsAnsweredAtOnce) {
   EXPECT_FALSE(answer->allowed);
   EXPECT_EQ(answer->why, Why::kExceeded);
   EXPECT_EQ(answer->retry_after, 60s);
-  EXPECT_EQ(engine_.waiting(), 0U);
+  EXPECT_EQ(engine_.queue().size(), 0U);
 }
 
 TEST_F(EngineQueue, ACostThatCanNeverFitDoesNotWaitEvenBehindOthers) {
@@ -296,12 +296,12 @@ TEST_F(EngineQueue, AReleaseWakesTheFirstOfTheLine) {
   engine_.poll();
   EXPECT_EQ(first->times, 0);
   clock_.advance(1s);
-  ASSERT_TRUE(engine_.release(lease, {}));
+  ASSERT_TRUE(engine_.holds().release(lease, {}));
   engine_.poll();
   ASSERT_EQ(first->times, 1);
   EXPECT_TRUE(first->allowed);
   EXPECT_EQ(second->times, 0);
-  ASSERT_TRUE(engine_.settle(first->lease, {}, {}));
+  ASSERT_TRUE(engine_.holds().settle(first->lease, {}, {}));
   engine_.poll();
   EXPECT_TRUE(second->allowed);
 }
@@ -340,7 +340,7 @@ TEST_F(EngineQueue, ANewcomerThatIsDeniedForTheLineIsToldWhenToComeBackAndIsAVio
   const CheckDecision denied = ask("C");
   EXPECT_FALSE(denied.allowed);
   EXPECT_GE(denied.retry_after, 1s);
-  EXPECT_TRUE(engine_.rate_limited("C"));
+  EXPECT_TRUE(engine_.aftermath().rate_limited("C"));
   EXPECT_EQ(counts("p").denied, 1U);
 }
 
@@ -368,8 +368,8 @@ TEST_F(EngineQueue, AskedWithoutPatienceItIsDeniedAndSaysThatItCouldWait) {
   const CheckDecision denied = ask("B");
   EXPECT_FALSE(denied.allowed);
   EXPECT_TRUE(denied.waits);
-  EXPECT_TRUE(engine_.rate_limited("B"));
-  EXPECT_EQ(engine_.waiting(), 0U);
+  EXPECT_TRUE(engine_.aftermath().rate_limited("B"));
+  EXPECT_EQ(engine_.queue().size(), 0U);
 }
 
 TEST_F(EngineQueue, OneThatWaitsOwnsItsText) {
@@ -393,7 +393,7 @@ TEST_F(EngineQueue, RaisedLimitsWakeWhoeverWaits) {
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(wait("A")->allowed);
   const auto answer = wait("B");
   EXPECT_EQ(answer->times, 0);
-  engine_.report_load(0.1);
+  engine_.controls().report_load(0.1);
   engine_.poll();
   EXPECT_TRUE(answer->allowed) << "five slots now";
 }

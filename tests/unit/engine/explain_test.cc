@@ -58,14 +58,14 @@ TEST_F(EngineExplain, ChargesAndTellsNothing) {
   const Explanation denied = engine_.explain(Q("run").agent("A").get());
   EXPECT_FALSE(denied.decision.allowed);
   EXPECT_FALSE(denied.policies[0].cells[0].fits);
-  EXPECT_EQ(engine_.open_leases(), 0U);
+  EXPECT_EQ(engine_.holds().open(), 0U);
   EXPECT_EQ(listener_.count(Event::Kind::kViolation), 0U);
   EXPECT_EQ(listener_.count(Event::Kind::kEscalation), 0U);
 }
 
 TEST_F(EngineExplain, ShowsTheVariantAndTheScaledNumbers) {
   load("policies: [{id: p, variants: [{name: only, limit: 40/60s}]}]");
-  engine_.report_load(0.85);
+  engine_.controls().report_load(0.85);
   const Explanation explanation = engine_.explain(Q("run").agent("A").get());
   EXPECT_EQ(explanation.policies[0].variant, "only");
   EXPECT_EQ(explanation.policies[0].cells[0].limit, "sliding_window 20/60s");
@@ -88,14 +88,14 @@ TEST_F(EngineExplain, OfAnExemptAgentThePoliciesAreShownAllTheSame) {
 TEST_F(EngineExplain, MaintenanceDropsIdleCellsAndNoOthers) {
   load("policies: [{id: p, limit: 5/10s}]");
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(ask("agent" + std::to_string(i)).allowed);
-  EXPECT_EQ(engine_.totals().cells, 100U);
+  EXPECT_EQ(engine_.cells().totals().cells, 100U);
   clock_.advance(5s);
   ASSERT_TRUE(ask("agent7").allowed);
   for (int i = 0; i < 20; ++i) engine_.maintain();
-  EXPECT_EQ(engine_.totals().cells, 100U);
+  EXPECT_EQ(engine_.cells().totals().cells, 100U);
   clock_.advance(5s + 1ns);
   for (int i = 0; i < 20; ++i) engine_.maintain();
-  EXPECT_EQ(engine_.totals().cells, 1U);
+  EXPECT_EQ(engine_.cells().totals().cells, 1U);
   EXPECT_EQ(left(Q("run").agent("agent7"))["p"].at(0), 4);
 }
 
@@ -142,7 +142,8 @@ TEST(OwnedCheck, OwnsEveryField) {
     Q q = std::move(Q("an operation that is long enough").agent("an agent that is long enough").session("s").user("u"));
     q.tenant("t").plan("p").channel("c").ip("i").context("x").resource("r").parent("ps", "pa");
     q.attr("name of it", "value of it").attr("n", 3).cost("unit of it", 5).hold().priority(4).max_wait(7s);
-    owned = engine::OwnedCheck(q.get());
+    const std::string owner = "an owner that is long enough";
+    owned = engine::OwnedCheck(q.get(), {owner});
   }
   const Check& check = owned.get();
   EXPECT_EQ(check.operation, "an operation that is long enough");
@@ -157,6 +158,7 @@ TEST(OwnedCheck, OwnsEveryField) {
   EXPECT_EQ(check.resource, "r");
   EXPECT_EQ(check.parent_session, "ps");
   EXPECT_EQ(check.parent_agent, "pa");
+  EXPECT_EQ(owned.account().owner, "an owner that is long enough");
   ASSERT_EQ(check.attributes.size(), 2U);
   EXPECT_EQ(check.attributes[0].name, "name of it");
   EXPECT_EQ(check.attributes[0].value.text, "value of it");

@@ -14,7 +14,7 @@ using test::Q;
 class OwnLimits : public EngineFixture {
  protected:
   Decision throttle(std::string_view key, const Gcra& bucket, Units quantity = 1) {
-    Result<Decision> decision = engine_.throttle(clock_.now(), key, bucket, quantity);
+    Result<Decision> decision = engine_.own_limits().throttle(clock_.now(), {key}, bucket, quantity);
     EXPECT_TRUE(decision);
     return decision ? *decision : Decision{};
   }
@@ -71,24 +71,24 @@ TEST_F(OwnLimits, ManyDifferentBucketsAreKeptApart) {
 
 TEST_F(OwnLimits, NumbersThatMakeNoBucketAreAnError) {
   const Result<Decision> decision =
-      engine_.throttle(clock_.now(), "k", {.max_burst = 1, .count = 0, .period = seconds{60}}, 1);
+      engine_.own_limits().throttle(clock_.now(), {"k"}, {.max_burst = 1, .count = 0, .period = seconds{60}}, 1);
   ASSERT_FALSE(decision);
   EXPECT_NE(decision.error().message.find("count"), std::string::npos) << decision.error().message;
-  const Result<Decision> negative = engine_.throttle(clock_.now(), "k", kThirtyAMinute, -1);
+  const Result<Decision> negative = engine_.own_limits().throttle(clock_.now(), {"k"}, kThirtyAMinute, -1);
   ASSERT_FALSE(negative);
   EXPECT_EQ(negative.error().message, "quantity must be at least 0, got -1");
 }
 
 TEST_F(OwnLimits, ALimitThatTheAskerNamesIsChargedPeekedAndRefunded) {
   const Limit limit = *Limit::fixed_window({.limit = 3, .window = seconds{60}});
-  const Engine::OwnLimit own{.space = "envoy", .key = "a", .limit = limit};
-  EXPECT_EQ(engine_.check_own(clock_.now(), own, 2).remaining, 1);
-  EXPECT_EQ(engine_.check_own(clock_.now(), own, 1, Engine::Use::kPeek).remaining, 0);
-  EXPECT_FALSE(engine_.check_own(clock_.now(), own, 2).allowed());
-  engine_.refund_own(own, 2, clock_.now());
-  EXPECT_EQ(engine_.check_own(clock_.now(), own, 0, Engine::Use::kPeek).remaining, 3);
-  const Engine::OwnLimit elsewhere{.space = "other", .key = "a", .limit = limit};
-  EXPECT_TRUE(engine_.check_own(clock_.now(), elsewhere, 3).allowed());
+  const engine::OwnLimit own{.space = "envoy", .key = "a", .limit = limit};
+  EXPECT_EQ(engine_.own_limits().check(clock_.now(), own, 2).remaining, 1);
+  EXPECT_EQ(engine_.own_limits().check(clock_.now(), own, 1, engine::OwnLimits::Use::kPeek).remaining, 0);
+  EXPECT_FALSE(engine_.own_limits().check(clock_.now(), own, 2).allowed());
+  engine_.own_limits().refund(own, 2, clock_.now());
+  EXPECT_EQ(engine_.own_limits().check(clock_.now(), own, 0, engine::OwnLimits::Use::kPeek).remaining, 3);
+  const engine::OwnLimit elsewhere{.space = "other", .key = "a", .limit = limit};
+  EXPECT_TRUE(engine_.own_limits().check(clock_.now(), elsewhere, 3).allowed());
 }
 
 constexpr const char* kTwo = R"(
@@ -116,10 +116,10 @@ TEST_F(OwnLimits, SeveralChecksAreChargedTogetherOrNotAtAll) {
   };
   EXPECT_EQ(ask_all(), "yes yes yes all");
   EXPECT_EQ(left(nothing), 14);
-  EXPECT_EQ(engine_.open_leases(), 0u);
+  EXPECT_EQ(engine_.holds().open(), 0u);
   EXPECT_EQ(ask_all(), "yes narrow yes none");
   EXPECT_EQ(left(nothing), 14) << "what the first was charged has been given back";
-  EXPECT_EQ(engine_.open_leases(), 0u);
+  EXPECT_EQ(engine_.holds().open(), 0u);
 }
 
 TEST_F(OwnLimits, SeveralChecksThatAreDeniedLeaveNoTraceOnAPolicyWithoutHolds) {
@@ -153,7 +153,7 @@ policies:
   EXPECT_EQ(ask(Q("x").agent("a").cost(6)).remaining, 5) << "one came back, not five";
   engine_.refund(clock_.now(), y.get());
   EXPECT_EQ(left(Q("y").agent("a").cost(0)), 10);
-  engine_.refund(clock_.now(), y.get(), Engine::GiveBack::kUndo);
+  engine_.refund(clock_.now(), y.get(), engine::GiveBack::kUndo);
   EXPECT_EQ(left(Q("y").agent("a").cost(0)), 20) << "a check that was denied after all is undone";
 }
 
@@ -192,10 +192,10 @@ policies:
 
 TEST_F(OwnLimits, ARefundOfMoreThanAnAskersOwnBucketHoldsFillsItAndNoMore) {
   const Limit limit = *Limit::gcra({.max_burst = 9, .count = 10, .period = seconds{10}});
-  const Engine::OwnLimit own{.space = "envoy", .key = "a", .limit = limit};
-  EXPECT_EQ(engine_.check_own(clock_.now(), own, 6).remaining, 4);
-  engine_.refund_own(own, kTooMuch, clock_.now());
-  EXPECT_EQ(engine_.check_own(clock_.now(), own, 0, Engine::Use::kPeek).remaining, 10);
+  const engine::OwnLimit own{.space = "envoy", .key = "a", .limit = limit};
+  EXPECT_EQ(engine_.own_limits().check(clock_.now(), own, 6).remaining, 4);
+  engine_.own_limits().refund(own, kTooMuch, clock_.now());
+  EXPECT_EQ(engine_.own_limits().check(clock_.now(), own, 0, engine::OwnLimits::Use::kPeek).remaining, 10);
 }
 
 TEST_F(OwnLimits, ACheckThatWouldBeRefusedGivesNothingBack) {

@@ -260,7 +260,7 @@ TEST_F(EngineRecall, EveryCheckIsChargedToTheCellsOfThePoliciesThatStandNow) {
     if (random_() % 50 == 0) load(documents[random_() % documents.size()]);
     if (random_() % 100 == 0) {
       exempt = !exempt;
-      engine_.set_exempt(exempt ? std::vector<std::string>{"b"} : std::vector<std::string>{});
+      engine_.controls().set_exempt(exempt ? std::vector<std::string>{"b"} : std::vector<std::string>{});
     }
     const Asked asked = some();
     const std::map<std::string, double> should =
@@ -294,10 +294,10 @@ policies:
   };
   EXPECT_EQ(ids(), "always ");
   EXPECT_EQ(ids(), "always ");
-  ASSERT_TRUE(engine_.emergency_on({.reason = "a test", .by = "tester"}));
+  ASSERT_TRUE(engine_.controls().emergency_on({.reason = "a test", .by = "tester"}));
   EXPECT_EQ(ids(), "always crisis ");
   EXPECT_EQ(ids(), "always crisis ");
-  engine_.emergency_off("test");
+  engine_.controls().emergency_off("test");
   EXPECT_EQ(ids(), "always ");
 }
 

@@ -113,7 +113,7 @@ TEST_F(EngineReload, ALoadThatFailsLeavesTheOldPoliciesServingAsTheyWere) {
   std::vector<CheckDecision> held;
   for (std::size_t i = 0; i < base::Published<engine::State>::kVersions; ++i) {
     held.push_back(peek("A"));
-    engine_.set_exempt({"x" + std::to_string(i)});
+    engine_.controls().set_exempt({"x" + std::to_string(i)});
   }
   const Result<void> failed =
       engine_.load(read("policies: [{id: p, limit: 100/1h}, {id: fixed, adaptive: false, limit: 1/1h}]"));
@@ -157,8 +157,8 @@ TEST_F(EngineReload, ThreadsThatAskWhilePoliciesAreReplacedNeverGetMoreThanTheir
   }
   for (int i = 0; i < 30 || running.load() > 0; ++i) {
     ASSERT_TRUE(engine_.load(read(i % 2 == 0 ? without : with)));
-    engine_.report_load(i % 3 == 0 ? 0.5 : 0.6);
-    engine_.set_exempt({"somebody"});
+    engine_.controls().report_load(i % 3 == 0 ? 0.5 : 0.6);
+    engine_.controls().set_exempt({"somebody"});
     engine_.maintain();
     (void)engine_.poll();
     std::this_thread::yield();
@@ -188,7 +188,7 @@ TEST_F(EngineReload, ThreadsThatAskWhileLimitsAreScaledAgreeWithOneOfTheScales) 
     });
   }
   for (int i = 0; i < 30; ++i) {
-    engine_.report_load(i % 3 == 0 ? 0.85 : i % 3 == 1 ? 0.2 : 0.95);
+    engine_.controls().report_load(i % 3 == 0 ? 0.85 : i % 3 == 1 ? 0.2 : 0.95);
     clock_.advance(1ms);
     for (const int before = asked.load(); asked.load() == before;) std::this_thread::yield();
   }
@@ -228,7 +228,7 @@ TEST_F(EngineSnapshot, CellsSurviveARestart) {
   EXPECT_EQ(next.check(Q("run").agent("A").cost("tokens", 300).get()).allowed, false) << "two hundred are left";
   EXPECT_TRUE(next.check(Q("run").agent("B").cost("tokens", 1000).get()).allowed);
   // Exemptions and reloads use the file's seed from now on.
-  next.add_exempt("dashboard");
+  next.controls().add_exempt("dashboard");
   EXPECT_EQ(next.check(Q("run").agent("dashboard").get()).why, Why::kExempt);
   ASSERT_TRUE(next.load(read(kYaml)));
   EXPECT_EQ(next.check(Q("run").agent("A").cost("requests", 5).get()).allowed, false);
@@ -241,7 +241,7 @@ TEST_F(EngineSnapshot, OverridesSetBeforeRestoringHoldAfterIt) {
   engine::Engine next({.clock = &clock_});
   engine::Override own{"A", {}};
   own.tiers[2] = policy::TierLimit{3, 1};
-  ASSERT_TRUE(next.set_override(own));
+  ASSERT_TRUE(next.controls().set_override(own));
   ASSERT_TRUE(next.restore(file));
   EXPECT_EQ(next.check(Q("deploy").agent("A").get()).limit, 3);
   EXPECT_EQ(next.check(Q("deploy").agent("B").get()).limit, 10);

@@ -21,10 +21,10 @@ TEST_F(LateStore, ALateAnswerDeniesForAMomentAndAdmitsNothingHere) {
   EXPECT_EQ(decision.error(), "store_late");
   EXPECT_EQ(decision.retry_after, milliseconds{100});
   EXPECT_FALSE(decision.stand_in);
-  EXPECT_EQ(engine.late_answers(), 1U);
-  EXPECT_EQ(engine.stand_ins(), 0U);
-  EXPECT_EQ(engine.arrears(), 0U);
-  EXPECT_FALSE(engine.rate_limited("a")) << "it is no fault of the agent";
+  EXPECT_EQ(engine.cells().late_answers(), 1U);
+  EXPECT_EQ(engine.cells().stand_ins(), 0U);
+  EXPECT_EQ(engine.cells().arrears().size(), 0U);
+  EXPECT_FALSE(engine.aftermath().rate_limited("a")) << "it is no fault of the agent";
 }
 
 TEST_F(LateStore, AStoreThatIsAwayHasAStandInWhichSaysSo) {
@@ -33,16 +33,16 @@ TEST_F(LateStore, AStoreThatIsAwayHasAStandInWhichSaysSo) {
   const CheckDecision decision = engine.check(check_of());
   EXPECT_TRUE(decision.allowed);
   EXPECT_TRUE(decision.stand_in);
-  EXPECT_EQ(engine.stand_ins(), 1U);
-  EXPECT_EQ(engine.late_answers(), 0U);
+  EXPECT_EQ(engine.cells().stand_ins(), 1U);
+  EXPECT_EQ(engine.cells().late_answers(), 0U);
 }
 
 TEST_F(LateStore, AnOpenPolicyAdmitsWhatIsLate) {
   load_ten(", on_store_failure: open");
   remote.why = ErrorCode::kTimedOut;
   EXPECT_TRUE(engine.check(check_of()).allowed);
-  EXPECT_EQ(engine.late_answers(), 1U);
-  EXPECT_EQ(engine.stand_ins(), 0U) << "it is not away";
+  EXPECT_EQ(engine.cells().late_answers(), 1U);
+  EXPECT_EQ(engine.cells().stand_ins(), 0U) << "it is not away";
 }
 
 TEST_F(LateStore, AClosedPolicyDeniesWhatIsLate) {
@@ -55,9 +55,10 @@ TEST_F(LateStore, ABucketThatTheAskerNamesIsDeniedWhenLateAndJudgedHereWhenAway)
   const Gcra bucket{.max_burst = 9, .count = 10, .period = seconds{10}};
   std::vector<bool> allowed;
   const auto ask = [&] {
-    const auto now = engine.throttle_or_wait(clock.now(), {"k"}, bucket, 1, [&]() -> Engine::Throttled {
-      return [&](const Decision& decision) { allowed.push_back(decision.allowed()); };
-    });
+    const auto now =
+        engine.own_limits().throttle_or_wait(clock.now(), {"k"}, bucket, 1, [&]() -> engine::OwnLimits::Done {
+          return [&](const Decision& decision) { allowed.push_back(decision.allowed()); };
+        });
     EXPECT_FALSE(now.has_value());
   };
   remote.why = ErrorCode::kTimedOut;
@@ -73,9 +74,9 @@ TEST_F(LateStore, ChecksThatDoNotWaitInLineAreAnsweredWhenTheStoreAnswers) {
   std::vector<bool> allowed;
   for (int i = 0; i < 12; ++i) {
     CheckDecision decision;
-    const std::uint64_t asked = engine.check_later(clock.now(), check_of(), decision, [&]() -> Engine::Done {
-      return [&](const CheckDecision& decided) { allowed.push_back(decided.allowed); };
-    });
+    const std::uint64_t asked = engine.check_or_wait(
+        {clock.now(), check_of(), {}, OnDenial::kAnswer}, decision,
+        [&]() -> Engine::Done { return [&](const CheckDecision& decided) { allowed.push_back(decided.allowed); }; });
     EXPECT_TRUE(Engine::in_flight(asked));
   }
   EXPECT_TRUE(allowed.empty());
@@ -83,7 +84,7 @@ TEST_F(LateStore, ChecksThatDoNotWaitInLineAreAnsweredWhenTheStoreAnswers) {
   std::vector<bool> expected(10, true);
   expected.resize(12, false);
   EXPECT_EQ(allowed, expected);
-  EXPECT_EQ(engine.waiting(), 0U);
+  EXPECT_EQ(engine.queue().size(), 0U);
 }
 
 TEST_F(LateStore, ChecksThatAreAllAdmittedOrNoneWaitForOneAnotherAndNotForTheCaller) {
@@ -106,7 +107,7 @@ TEST_F(LateStore, ChecksThatAreAllAdmittedOrNoneWaitForOneAnotherAndNotForTheCal
   ASSERT_EQ(remote.waiting.size(), 1U) << "one after the other";
   remote.answer_all();
   EXPECT_EQ(told, "0yes 1yes all");
-  EXPECT_EQ(engine.open_leases(), 0U);
+  EXPECT_EQ(engine.holds().open(), 0U);
 }
 
 TEST_F(LateStore, WhatAnEarlierCheckWasChargedComesBackWhenALaterOneIsDenied) {

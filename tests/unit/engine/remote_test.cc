@@ -15,16 +15,17 @@ TEST_F(RemoteEngine, AnswersWhenTheStoreDoes) {
   CheckDecision decision;
   int answers = 0;
   bool allowed = false;
-  const std::uint64_t waiting = engine.check_or_wait(clock.now(), check_of("a"), decision, [&]() -> Engine::Done {
-    return [&](const CheckDecision& decided) {
-      ++answers;
-      allowed = decided.allowed;
-      EXPECT_EQ(decided.remaining, 9);
-    };
-  });
+  const std::uint64_t waiting =
+      engine.check_or_wait({clock.now(), check_of("a"), {}, OnDenial::kQueue}, decision, [&]() -> Engine::Done {
+        return [&](const CheckDecision& decided) {
+          ++answers;
+          allowed = decided.allowed;
+          EXPECT_EQ(decided.remaining, 9);
+        };
+      });
   EXPECT_TRUE(Engine::in_flight(waiting));
   EXPECT_EQ(answers, 0);
-  EXPECT_FALSE(engine.cancel(waiting));  // it will be answered either way
+  EXPECT_FALSE(engine.queue().cancel(waiting));  // it will be answered either way
   remote.answer_all();
   EXPECT_EQ(answers, 1);
   EXPECT_TRUE(allowed);
@@ -33,7 +34,7 @@ TEST_F(RemoteEngine, AnswersWhenTheStoreDoes) {
 TEST_F(RemoteEngine, ChargesTheRemoteCellsAndNotItsOwn) {
   load_ten();
   EXPECT_EQ(admitted(12), 10);
-  EXPECT_EQ(engine.totals().cells, 0U);
+  EXPECT_EQ(engine.cells().totals().cells, 0U);
   EXPECT_EQ(remote.asked, 12);
 }
 
@@ -62,7 +63,7 @@ TEST_F(RemoteEngine, AClosedPolicyDeniesWhileTheStoreIsAway) {
   EXPECT_EQ(decision.retry_after, seconds{1});
   ASSERT_NE(decision.denied_by(), nullptr);
   EXPECT_EQ(decision.denied_by()->id, "ten");
-  EXPECT_FALSE(engine.rate_limited("a"));  // nobody's fault but the store's
+  EXPECT_FALSE(engine.aftermath().rate_limited("a"));  // nobody's fault but the store's
 }
 
 TEST_F(RemoteEngine, AnOpenPolicyAdmitsWhileTheStoreIsAway) {
@@ -73,10 +74,10 @@ TEST_F(RemoteEngine, AnOpenPolicyAdmitsWhileTheStoreIsAway) {
 
 TEST_F(RemoteEngine, ALocalPolicyAdmitsItsShareWhileTheStoreIsAway) {
   load_ten();
-  engine.set_local_share(0.3);
+  engine.controls().set_local_share(0.3);
   remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(25), 3);
-  engine.set_local_share(0.5);
+  engine.controls().set_local_share(0.5);
   EXPECT_EQ(admitted(25), 2);
 }
 
@@ -85,13 +86,11 @@ class RemoteAllowances : public RemoteEngine {
   int admitted(policy::OnStoreFailure while_away, int asks) {
     Allowances allowances;
     allowances.on_store_failure = while_away;
-    allowances.all.emplace_back() = {engine.allowance_limit(*Limit::quota({.limit = 10, .period = Period::kDay})),
-                                     engine.allowance_cell(std::array<std::string_view, 1>{"a"})};
+    allowances.all.emplace_back() = {engine.allowances().limit(*Limit::quota({.limit = 10, .period = Period::kDay})),
+                                     engine.allowances().cell(std::array<std::string_view, 1>{"a"})};
     int count = 0;
     for (int i = 0; i < asks; ++i) {
-      Check check = check_of("a");
-      check.allowances = &allowances;
-      last = engine.check(check);
+      last = engine.check_at(clock.now(), check_of("a"), {{}, &allowances});
       count += last.allowed ? 1 : 0;
     }
     return count;
@@ -102,27 +101,27 @@ class RemoteAllowances : public RemoteEngine {
 TEST_F(RemoteAllowances, AreChargedInTheStore) {
   EXPECT_EQ(admitted(policy::OnStoreFailure::kLocal, 12), 10);
   EXPECT_EQ(last.why, Why::kQuota);
-  EXPECT_EQ(engine.totals().cells, 0U);
+  EXPECT_EQ(engine.cells().totals().cells, 0U);
 }
 
 TEST_F(RemoteAllowances, DoAsTheyWereToldWhileTheStoreIsAway) {
-  engine.set_local_share(0.3);
+  engine.controls().set_local_share(0.3);
   remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(policy::OnStoreFailure::kClosed, 3), 0);
   EXPECT_EQ(last.error(), "store_unavailable");
-  EXPECT_EQ(engine.arrears(), 0U);
+  EXPECT_EQ(engine.cells().arrears().size(), 0U);
   EXPECT_EQ(admitted(policy::OnStoreFailure::kLocal, 5), 3);
   EXPECT_EQ(last.why, Why::kQuota);
   EXPECT_EQ(admitted(policy::OnStoreFailure::kOpen, 5), 5);
-  EXPECT_EQ(engine.arrears(), 1U);
+  EXPECT_EQ(engine.cells().arrears().size(), 1U);
   remote.why.reset();
-  engine.make_up();
+  engine.cells().make_up();
   EXPECT_EQ(admitted(policy::OnStoreFailure::kLocal, 5), 2);  // of ten, eight are used
 }
 
 TEST_F(RemoteEngine, ALocalShareIsAtLeastOne) {
   load_ten();
-  engine.set_local_share(0.001);
+  engine.controls().set_local_share(0.001);
   remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(5), 1);
 }
@@ -135,8 +134,8 @@ policies:
 )");
   remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(5), 0);
-  EXPECT_EQ(engine.arrears(), 0U);
-  EXPECT_EQ(engine.totals().cells, 0U);
+  EXPECT_EQ(engine.cells().arrears().size(), 0U);
+  EXPECT_EQ(engine.cells().totals().cells, 0U);
 }
 
 TEST_F(RemoteEngine, WhatWasAdmittedMeanwhileIsChargedAfterwards) {
@@ -144,10 +143,10 @@ TEST_F(RemoteEngine, WhatWasAdmittedMeanwhileIsChargedAfterwards) {
   EXPECT_EQ(admitted(2), 2);
   remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(5), 5);
-  EXPECT_EQ(engine.arrears(), 1U);
+  EXPECT_EQ(engine.cells().arrears().size(), 1U);
   remote.why.reset();
-  engine.make_up();
-  EXPECT_EQ(engine.arrears(), 0U);
+  engine.cells().make_up();
+  EXPECT_EQ(engine.cells().arrears().size(), 0U);
   EXPECT_EQ(admitted(10), 3);
 }
 
@@ -157,7 +156,7 @@ TEST_F(RemoteEngine, WhatIsOwedBeyondTheLimitIsChargedAsFarAsItGoes) {
   remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(9), 9);
   remote.why.reset();
-  engine.make_up();
+  engine.cells().make_up();
   EXPECT_EQ(admitted(1), 0);
 }
 
@@ -167,7 +166,7 @@ TEST_F(RemoteEngine, WhatHasLeftTheWindowIsOwedNoMore) {
   EXPECT_EQ(admitted(9), 9);
   remote.why.reset();
   clock.advance(seconds{61});
-  engine.make_up();
+  engine.cells().make_up();
   EXPECT_EQ(admitted(20), 10);
 }
 
@@ -175,10 +174,10 @@ TEST_F(RemoteEngine, WhatCouldNotBeMadeUpIsKeptForTheNextTime) {
   load_ten();
   remote.why = ErrorCode::kIo;
   EXPECT_EQ(admitted(4), 4);
-  engine.make_up();
-  EXPECT_EQ(engine.arrears(), 1U);
+  engine.cells().make_up();
+  EXPECT_EQ(engine.cells().arrears().size(), 1U);
   remote.why.reset();
-  engine.make_up();
+  engine.cells().make_up();
   EXPECT_EQ(admitted(20), 6);
 }
 
@@ -192,7 +191,7 @@ TEST_F(RemoteEngine, SettlingForLessGivesTheRestBackThere) {
   ASSERT_TRUE(held.allowed);
   EXPECT_EQ(admitted(5), 2);
   const std::array<Cost, 1> actual{Cost{"requests", 1}};
-  ASSERT_TRUE(engine.settle(held.lease, "a", actual));
+  ASSERT_TRUE(engine.holds().settle(held.lease, "a", actual));
   EXPECT_EQ(admitted(10), 7);
 }
 
@@ -203,7 +202,7 @@ TEST_F(RemoteEngine, AHoldTakenWhileTheStoreWasAwayIsReleasedHere) {
   check.hold = true;
   const CheckDecision held = engine.check(check);
   ASSERT_TRUE(held.allowed);
-  ASSERT_TRUE(engine.release(held.lease, "a"));
+  ASSERT_TRUE(engine.holds().release(held.lease, "a"));
   EXPECT_EQ(admitted(20), 10);
 }
 
@@ -212,15 +211,16 @@ TEST_F(RemoteEngine, ACheckThatMayQueueWaitsForRoomThere) {
   EXPECT_EQ(admitted(10), 10);
   CheckDecision decision;
   int answers = 0;
-  const std::uint64_t waiting = engine.check_or_wait(clock.now(), check_of("a"), decision, [&]() -> Engine::Done {
-    return [&](const CheckDecision& decided) {
-      ++answers;
-      EXPECT_TRUE(decided.allowed);
-      EXPECT_EQ(decided.waited, seconds{60});
-    };
-  });
+  const std::uint64_t waiting =
+      engine.check_or_wait({clock.now(), check_of("a"), {}, OnDenial::kQueue}, decision, [&]() -> Engine::Done {
+        return [&](const CheckDecision& decided) {
+          ++answers;
+          EXPECT_TRUE(decided.allowed);
+          EXPECT_EQ(decided.waited, seconds{60});
+        };
+      });
   EXPECT_TRUE(Engine::in_flight(waiting));
-  EXPECT_EQ(engine.waiting(), 1U);
+  EXPECT_EQ(engine.queue().size(), 1U);
   EXPECT_EQ(wakes, 1);
   clock.advance(seconds{60});
   (void)engine.poll();
@@ -232,19 +232,19 @@ TEST_F(RemoteEngine, AnAskerWhoIsGoneLeavesTheLineByTheNumberItWasGivenInFlight)
   EXPECT_EQ(admitted(10), 10);
   CheckDecision decision;
   Why why = Why::kPassed;
-  const std::uint64_t waiting = engine.check_or_wait(clock.now(), check_of("a"), decision, [&]() -> Engine::Done {
-    return [&](const CheckDecision& decided) { why = decided.why; };
-  });
-  EXPECT_TRUE(engine.cancel(waiting));
+  const std::uint64_t waiting =
+      engine.check_or_wait({clock.now(), check_of("a"), {}, OnDenial::kQueue}, decision,
+                           [&]() -> Engine::Done { return [&](const CheckDecision& decided) { why = decided.why; }; });
+  EXPECT_TRUE(engine.queue().cancel(waiting));
   EXPECT_EQ(why, Why::kCancelled);
-  EXPECT_EQ(engine.waiting(), 0U);
+  EXPECT_EQ(engine.queue().size(), 0U);
 }
 
 TEST_F(RemoteEngine, AThrottledAskerIsToldWhenTheStoreAnswers) {
   const Gcra bucket{.max_burst = 0, .count = 1, .period = seconds{60}};
   std::vector<bool> told;
   const auto ask = [&] {
-    return engine.throttle_or_wait(clock.now(), {"k"}, bucket, 1, [&]() -> Engine::Throttled {
+    return engine.own_limits().throttle_or_wait(clock.now(), {"k"}, bucket, 1, [&]() -> engine::OwnLimits::Done {
       return [&](const Decision& decision) { told.push_back(decision.allowed()); };
     });
   };
@@ -266,9 +266,10 @@ TEST_F(RemoteEngine, AStandInWithoutRoomDeniesABucketThatIsNew) {
   std::vector<std::string> told;
   for (const char* key : {"k", "other", "k"}) {
     const Gcra bucket{.max_burst = 9, .count = 10, .period = seconds{60}};
-    const auto now = small.throttle_or_wait(clock.now(), {key}, bucket, 1, [&]() -> Engine::Throttled {
-      return [&](const Decision& decision) { told.emplace_back(to_string(decision.reason)); };
-    });
+    const auto now =
+        small.own_limits().throttle_or_wait(clock.now(), {key}, bucket, 1, [&]() -> engine::OwnLimits::Done {
+          return [&](const Decision& decision) { told.emplace_back(to_string(decision.reason)); };
+        });
     EXPECT_FALSE(now.has_value());
   }
   EXPECT_EQ(told, (std::vector<std::string>{"ok", "too_many_keys", "ok"}));
@@ -281,7 +282,7 @@ TEST_F(RemoteEngine, APolicyWithoutHoldsKeepsWhatIsReleased) {
   for (int i = 0; i < 10; ++i) {
     const CheckDecision held = engine.check(check);
     ASSERT_TRUE(held.allowed) << i;
-    ASSERT_TRUE(engine.release(held.lease, "a"));
+    ASSERT_TRUE(engine.holds().release(held.lease, "a"));
   }
   EXPECT_FALSE(engine.check(check).allowed);
 }
@@ -298,12 +299,12 @@ TEST_F(RemoteEngine, ALeastCostIsChargedThere) {
 
 TEST_F(RemoteEngine, BucketsThatAskersNameAreThereToo) {
   const Gcra bucket{.max_burst = 1, .count = 1, .period = seconds{60}};
-  EXPECT_TRUE(engine.throttle(clock.now(), "k", bucket, 1)->allowed());
-  EXPECT_TRUE(engine.throttle(clock.now(), "k", bucket, 1)->allowed());
-  EXPECT_FALSE(engine.throttle(clock.now(), "k", bucket, 1)->allowed());
+  EXPECT_TRUE(engine.own_limits().throttle(clock.now(), {"k"}, bucket, 1)->allowed());
+  EXPECT_TRUE(engine.own_limits().throttle(clock.now(), {"k"}, bucket, 1)->allowed());
+  EXPECT_FALSE(engine.own_limits().throttle(clock.now(), {"k"}, bucket, 1)->allowed());
   EXPECT_EQ(remote.asked, 3);
   remote.why = ErrorCode::kIo;
-  EXPECT_TRUE(engine.throttle(clock.now(), "k", bucket, 1)->allowed());  // its own cells stand in
+  EXPECT_TRUE(engine.own_limits().throttle(clock.now(), {"k"}, bucket, 1)->allowed());  // its own cells stand in
 }
 
 }  // namespace

@@ -81,17 +81,17 @@ TEST_F(EngineBackoff, EnforcedItDeniesUntilItsTimeIsOver) {
 TEST_F(EngineBackoff, AnAgentReadsRateLimitedUntilItHasBeenQuiet) {
   load("policies: [{id: p, limit: 1/1s}]");
   ASSERT_TRUE(ask("A").allowed);
-  EXPECT_FALSE(engine_.rate_limited("A"));
+  EXPECT_FALSE(engine_.aftermath().rate_limited("A"));
   ASSERT_FALSE(ask("A").allowed);
-  EXPECT_TRUE(engine_.rate_limited("A"));
-  EXPECT_FALSE(engine_.rate_limited("B"));
-  ASSERT_EQ(engine_.offenders(10).size(), 1U);
-  EXPECT_EQ(engine_.offenders(10)[0].agent, "A");
+  EXPECT_TRUE(engine_.aftermath().rate_limited("A"));
+  EXPECT_FALSE(engine_.aftermath().rate_limited("B"));
+  ASSERT_EQ(engine_.aftermath().offenders(10).size(), 1U);
+  EXPECT_EQ(engine_.aftermath().offenders(10)[0].agent, "A");
   clock_.advance(60s - 1ns);
-  EXPECT_TRUE(engine_.rate_limited("A"));
+  EXPECT_TRUE(engine_.aftermath().rate_limited("A"));
   clock_.advance(1ns);
-  EXPECT_FALSE(engine_.rate_limited("A"));
-  EXPECT_TRUE(engine_.offenders(10).empty());
+  EXPECT_FALSE(engine_.aftermath().rate_limited("A"));
+  EXPECT_TRUE(engine_.aftermath().offenders(10).empty());
 }
 
 TEST_F(EngineBackoff, SustainedAbuseIsToldOnce) {
@@ -109,7 +109,7 @@ TEST_F(EngineBackoff, PeeksAreNoViolations) {
   load("policies: [{id: p, limit: 1/1h}]");
   ASSERT_TRUE(ask("A").allowed);
   for (int i = 0; i < 20; ++i) ASSERT_FALSE(peek("A").allowed);
-  EXPECT_FALSE(engine_.rate_limited("A"));
+  EXPECT_FALSE(engine_.aftermath().rate_limited("A"));
   EXPECT_EQ(ask("A").retry_after, 1h);
 }
 
@@ -195,9 +195,10 @@ TEST_F(EngineTiers, CallersWithoutAnAgentAreLimitedByIp) {
   EXPECT_EQ(allowed(Q("ping").ip("10.0.0.2")), 60);
   EXPECT_EQ(allowed(Q("register").ip("10.0.0.1")), 5);
   EXPECT_EQ(allowed(Q("register").ip("10.0.0.3")), 5);
-  EXPECT_FALSE(engine_.rate_limited("10.0.0.1")) << "an agent of that name is somebody else";
-  EXPECT_EQ(engine_.offenders(10).size(), 3U);
-  for (const control::Offender& each : engine_.offenders(10)) EXPECT_EQ(each.kind, control::Subject::Kind::kAddress);
+  EXPECT_FALSE(engine_.aftermath().rate_limited("10.0.0.1")) << "an agent of that name is somebody else";
+  EXPECT_EQ(engine_.aftermath().offenders(10).size(), 3U);
+  for (const control::Offender& each : engine_.aftermath().offenders(10))
+    EXPECT_EQ(each.kind, control::Subject::Kind::kAddress);
 }
 
 TEST_F(EngineTiers, AnUnknownOperationIsToldOnce) {
@@ -215,30 +216,30 @@ TEST_F(EngineTiers, AnUnknownOperationIsToldOnce) {
 
 TEST_F(EngineTiers, AnOverrideHoldsFromTheVeryNextCheckForItsAgentAndTierOnly) {
   EXPECT_EQ(burst("A", "deploy"), 10);
-  ASSERT_TRUE(engine_.set_override(override("A", Tier::kHeavy, {25, 60})));
+  ASSERT_TRUE(engine_.controls().set_override(override("A", Tier::kHeavy, {25, 60})));
   EXPECT_EQ(burst("A", "deploy"), 25);
   EXPECT_EQ(burst("A", "message"), 60);
   EXPECT_EQ(burst("B", "deploy"), 10);
   clock_.advance(1s);
   EXPECT_EQ(burst("A", "deploy"), 1) << "refilled at sixty a minute";
-  ASSERT_EQ(engine_.overrides().size(), 1U);
-  EXPECT_TRUE(engine_.clear_override("A"));
-  EXPECT_FALSE(engine_.clear_override("A"));
+  ASSERT_EQ(engine_.controls().overrides().size(), 1U);
+  EXPECT_TRUE(engine_.controls().clear_override("A"));
+  EXPECT_FALSE(engine_.controls().clear_override("A"));
   EXPECT_EQ(burst("A", "deploy"), 0) << "back to the built-in bucket, as it was left";
   clock_.advance(60s);
   EXPECT_EQ(burst("A", "deploy"), 10);
 }
 
 TEST_F(EngineTiers, AnOverrideReplacesTheOneBeforeItAndStartsAnew) {
-  ASSERT_TRUE(engine_.set_override(override("A", Tier::kHeavy, {20, 1})));
+  ASSERT_TRUE(engine_.controls().set_override(override("A", Tier::kHeavy, {20, 1})));
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(ask("A", "deploy").allowed);
-  ASSERT_TRUE(engine_.set_override(override("A", Tier::kHeavy, {40, 1})));
+  ASSERT_TRUE(engine_.controls().set_override(override("A", Tier::kHeavy, {40, 1})));
   EXPECT_EQ(burst("A", "deploy"), 40);
-  EXPECT_EQ(engine_.overrides().size(), 1U);
+  EXPECT_EQ(engine_.controls().overrides().size(), 1U);
 }
 
 TEST_F(EngineTiers, AnOverrideSurvivesAReload) {
-  ASSERT_TRUE(engine_.set_override(override("A", Tier::kHeavy, {3, 1})));
+  ASSERT_TRUE(engine_.controls().set_override(override("A", Tier::kHeavy, {3, 1})));
   EXPECT_EQ(burst("A", "deploy"), 3);
   load("tiers: {heavy: {capacity: 50}}");
   EXPECT_EQ(burst("A", "deploy"), 0);
@@ -246,18 +247,19 @@ TEST_F(EngineTiers, AnOverrideSurvivesAReload) {
 }
 
 TEST_F(EngineTiers, BadOverridesAreRefusedNamingTheField) {
-  EXPECT_EQ(engine_.set_override(override("", Tier::kHeavy, {1, 1})).error().message,
+  EXPECT_EQ(engine_.controls().set_override(override("", Tier::kHeavy, {1, 1})).error().message,
             "agent must be 1 to 512 bytes long");
-  EXPECT_EQ(engine_.set_override(override("A", Tier::kHeavy, {10, 0})).error().message,
+  EXPECT_EQ(engine_.controls().set_override(override("A", Tier::kHeavy, {10, 0})).error().message,
             "heavy.refill_per_minute must be at least 1, got 0");
-  EXPECT_NE(engine_.set_override(override("A", Tier::kLight, {0, 5})).error().message.find("light: capacity"),
-            std::string::npos);
-  EXPECT_FALSE(engine_.set_override(Override{"A", {}}));
-  EXPECT_TRUE(engine_.overrides().empty());
+  EXPECT_NE(
+      engine_.controls().set_override(override("A", Tier::kLight, {0, 5})).error().message.find("light: capacity"),
+      std::string::npos);
+  EXPECT_FALSE(engine_.controls().set_override(Override{"A", {}}));
+  EXPECT_TRUE(engine_.controls().overrides().empty());
 }
 
 TEST_F(EngineTiers, ExplainsTheOverrideAndNotWhatItStandsInFor) {
-  ASSERT_TRUE(engine_.set_override(override("A", Tier::kHeavy, {3, 6})));
+  ASSERT_TRUE(engine_.controls().set_override(override("A", Tier::kHeavy, {3, 6})));
   const engine::Explanation explanation = engine_.explain(Q("deploy").agent("A").get());
   for (const engine::Explained& about : explanation.policies) {
     if (about.policy->id != "tier-heavy") continue;
@@ -279,15 +281,15 @@ TEST_F(EngineTiers, ExemptAgentsPassEverythingAndNoNameIsExemptByItself) {
   }
   EXPECT_TRUE(ask("A").allowed) << "exempt checks charge nothing";
   EXPECT_FALSE(ask("A").allowed);
-  engine_.add_exempt("A");
+  engine_.controls().add_exempt("A");
   EXPECT_TRUE(ask("A").allowed);
-  EXPECT_EQ(engine_.exempt(), (std::vector<std::string>{"A", "robot"}));
-  EXPECT_TRUE(engine_.remove_exempt("A"));
-  EXPECT_FALSE(engine_.remove_exempt("A"));
+  EXPECT_EQ(engine_.controls().exempt(), (std::vector<std::string>{"A", "robot"}));
+  EXPECT_TRUE(engine_.controls().remove_exempt("A"));
+  EXPECT_FALSE(engine_.controls().remove_exempt("A"));
   EXPECT_FALSE(ask("A").allowed);
-  engine_.set_exempt({"B", "C"});
+  engine_.controls().set_exempt({"B", "C"});
   EXPECT_TRUE(ask("B").allowed);
-  engine_.set_exempt({});
+  engine_.controls().set_exempt({});
   EXPECT_FALSE(ask("B").allowed);
   EXPECT_FALSE(ask("dashboard").allowed);
   EXPECT_TRUE(ask("robot").allowed);

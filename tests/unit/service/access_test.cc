@@ -271,7 +271,7 @@ TEST_F(AccessTest, CellsOfATokenThatBindsNoAgentAreTheTokens) {
     Check check;
     check.agent = bound.empty() ? std::string_view("made-up") : std::string_view(bound);
     EXPECT_FALSE(access.believe(admission.caller, nullptr, check));
-    return std::string(check.owner);
+    return admission.caller.owner;
   };
   const std::string first = owner_of(Role::kAgent, "");
   EXPECT_EQ(first, "token:" + database->tokens().front().id);

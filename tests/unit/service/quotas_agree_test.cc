@@ -134,7 +134,7 @@ TEST(QuotasAgree, QuotasThatAreOffLeavePoliciesAndTheLoadInForce) {
   const Json denied = server.command();
   EXPECT_FALSE(denied["allowed"]);
   EXPECT_EQ(denied["policy_id"], "slow");
-  server.engine->report_load(0.99);
+  server.engine->controls().report_load(0.99);
   EXPECT_EQ(server.command("42", "code")["error"], "throttled");
 }
 
@@ -163,7 +163,7 @@ TEST(QuotasAgree, AStartThatIsPutOffIsToldSo) {
 
 TEST(QuotasAgree, WhoeverWaitedInVainIsNotToldToAskAgainAtOnce) {
   QuotaServer server;
-  server.engine->report_load(0.99);
+  server.engine->controls().report_load(0.99);
   ASSERT_TRUE(server.post("/api/quotas/check", R"({"user": "42", "type": "shell", "max_wait_ms": 5000})").waits);
   server.clock.advance(seconds{6});
   ASSERT_TRUE(server.later->wait());

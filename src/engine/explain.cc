@@ -1,4 +1,5 @@
-// What every policy makes of one check, and why.
+#include "engine/explain.h"
+
 #include <fmt/format.h>
 
 #include "engine/engine.h"
@@ -25,13 +26,13 @@ Explanation Engine::explain(const Check& check) {
   Check peek = check;
   peek.peek = true;
   peek.hold = false;
-  const Nanos now = clock_->now();
+  const Nanos now = clock_.now();
   explanation.decision = check_at(now, peek);
   if (explanation.decision.why == Why::kInvalid) return explanation;
-  if (!explanation.decision.state_) explanation.decision.state_ = state_->pin();
-  const State& state = *explanation.decision.state_;
+  if (!explanation.decision.has_state()) explanation.decision.pin(controls_.pin());
+  const State& state = explanation.decision.state();
   const policy::Rules& rules = state.rules->rules;
-  Fields fields(check, hasher_);
+  Fields fields(check, cells_.hasher());
   fields.set_tier(rules.classify(check.operation).tier);
   for (std::size_t i = 0; i < rules.policies().size(); ++i) {
     const WorkingPolicy& working = state.rules->policies[i];
@@ -72,6 +73,40 @@ Explanation Engine::explain(const Check& check) {
     }
   }
   return explanation;
+}
+
+std::vector<Engine::TierUsage> Engine::tier_usage(std::string_view agent, std::string_view channel) {
+  std::vector<TierUsage> usages;
+  const Nanos now = clock_.now();
+  const Nanos wall = clock_.wall(now);
+  for (int i = 0; i < policy::kTierCount; ++i) {
+    const auto tier = static_cast<policy::Tier>(i);
+    Check check;
+    check.agent = agent;
+    check.channel = channel;
+    check.operation = policy::to_string(tier);
+    CheckDecision decision;
+    decision.pin(controls_.pin());
+    const State& state = decision.state();
+    Fields fields(check, cells_.hasher());
+    fields.set_tier(tier);
+    ChargeList list;
+    if (!matcher_.add(state, fields, false, list, decision)) continue;
+    for (const Judged& judged : decision.judged) {
+      if (!decision.policy(judged).tier || judged.count == 0) continue;
+      store::Charge charge = list.charges[judged.first];
+      charge.cost = 0;
+      core::Outcome outcome;
+      (void)cells_.apply_or_stand_in({&charge, 1}, {now, wall, store::Effect::kNone}, {&outcome, 1});
+      TierUsage& usage = usages.emplace_back();
+      usage.tier = policy::to_string(tier);
+      usage.limit = static_cast<double>(outcome.limit) * list.limits[judged.first]->unit;
+      usage.remaining = static_cast<double>(outcome.remaining) * list.limits[judged.first]->unit;
+      usage.reset_after = outcome.reset_after;
+      usage.overridden = judged.own != nullptr;
+    }
+  }
+  return usages;
 }
 
 }  // namespace headgate::engine

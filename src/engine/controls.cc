@@ -1,10 +1,8 @@
-// What operators and the load do to an engine: policies, overrides, exemptions, adaptive limits, the emergency
-// throttle.
+#include "engine/controls.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "engine/engine.h"
 
 namespace headgate::engine {
 namespace {
@@ -20,33 +18,20 @@ std::string numbers(const Override& override) {
   return text;
 }
 
-std::size_t share_of_one_agent(const EngineOptions& options) noexcept {
-  constexpr std::size_t kAtLeast = 4096;  // in a small store there is no tenth worth having
-  return options.max_cells_per_agent > 0 ? options.max_cells_per_agent : std::max(options.max_cells / 10, kAtLeast);
-}
-
 }  // namespace
 
-Engine::Engine(const EngineOptions& options)
-    : clock_(options.clock == nullptr ? &SystemClock::shared() : options.clock),
-      sink_(options.sink),
-      store_({.max_cells = options.max_cells,
-              .max_caller_cells = options.max_caller_cells,
-              .max_owner_cells = share_of_one_agent(options),
-              .at_cap = options.at_cap,
-              .track_keys = false,
-              .seed = options.seed == 0 ? base::random_seed() : options.seed}),
-      remote_(options.remote),
-      wake_(options.wake),
-      hasher_(store_.hasher()),
-      book_(store_, counters_, options.remote != nullptr ? 1 : 0),
-      violations_({}),
-      leases_(options.max_leases),
-      report_ttl_(options.report_ttl),
+Controls::Controls(const Parts& parts, const Settings& settings)
+    : clock_(parts.clock),
+      store_(parts.store),
+      aftermath_(parts.aftermath),
+      room_(parts.room),
+      report_ttl_(settings.report_ttl),
+      book_(store_, aftermath_.counters(), settings.remote ? 1 : 0),
       overrides_(std::make_shared<OverrideTable>()) {
-  auto rules = std::make_shared<Ruleset>(policy::Document{}, hasher_.seed());
+  const std::uint64_t seed = store_.hasher().seed();
+  auto rules = std::make_shared<Ruleset>(policy::Document{}, seed);
   LimitBook::Changes none;
-  book_.equip(*rules, hasher_.seed(), factors_, none);
+  book_.equip(*rules, seed, factors_, none);
   rules_ = std::move(rules);
   rebuild_exempt_locked();
   auto state = std::make_unique<State>();
@@ -56,16 +41,7 @@ Engine::Engine(const EngineOptions& options)
   state_ = std::make_unique<base::Published<State>>(std::move(state));
 }
 
-Engine::~Engine() {
-  while (const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_any()) {
-    CheckDecision decision;
-    decision.wall = clock_->wall(clock_->now());
-    decision.why = Why::kCancelled;
-    waiting->done(decision);
-  }
-}
-
-bool Engine::publish_locked() {
+bool Controls::publish_locked() {
   auto state = std::make_unique<State>();
   state->number = ++states_;
   state->rules = rules_;
@@ -82,22 +58,23 @@ bool Engine::publish_locked() {
   return state_->publish(std::move(state));
 }
 
-Result<void> Engine::load(policy::Document document) {
+Result<void> Controls::load(policy::Document document) {
   std::set<std::string_view> units{"requests"};
   for (const policy::Policy& policy : document.policies) units.insert(policy.unit);
   if (units.size() > kMaxUnits) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("policies must count at most {} different units, got {}", kMaxUnits, units.size())};
   }
-  auto rules = std::make_shared<Ruleset>(std::move(document), hasher_.seed());  // the long part, in nobody's way
-  const std::lock_guard guard(control_mutex_);
+  auto rules = std::make_shared<Ruleset>(std::move(document),
+                                         store_.hasher().seed());  // the long part, before the lock is taken
+  const std::lock_guard guard(mutex_);
   const std::shared_ptr<const Ruleset> before = rules_;
   const std::vector<std::string> exempt_before = document_exempt_;
   document_exempt_ = rules->rules.document().exempt;
   LimitBook::Changes changes;
   const Factors factors_before = factors_;
   factors_.sensors = rules->rules.document().adaptive.sensors;
-  book_.equip(*rules, hasher_.seed(), factors_, changes);
+  book_.equip(*rules, store_.hasher().seed(), factors_, changes);
   rules_ = std::move(rules);
   rebuild_exempt_locked();
   if (!publish_locked()) {
@@ -112,23 +89,22 @@ Result<void> Engine::load(policy::Document document) {
   }
   book_.apply(changes);
   const policy::Document& now = rules_->rules.document();
-  violations_.configure(now.backoff);
-  enforce_backoff_.store(now.backoff.enforced);
+  aftermath_.configure(now.backoff);
   rebuild_overrides_locked();
-  step_controls_locked(clock_->now());
-  tell({.kind = Event::Kind::kReload,
-        .time = clock_->wall(clock_->now()),
-        .text = "policies were replaced",
-        .value = static_cast<double>(rules_->policies.size())});
+  step_controls_locked(clock_.now());
+  aftermath_.tell({.kind = Event::Kind::kReload,
+                   .time = clock_.wall(clock_.now()),
+                   .text = "policies were replaced",
+                   .value = static_cast<double>(rules_->policies.size())});
   return {};
 }
 
-std::shared_ptr<const Ruleset> Engine::rules() const {
-  const std::lock_guard guard(control_mutex_);
+std::shared_ptr<const Ruleset> Controls::rules() const {
+  const std::lock_guard guard(mutex_);
   return rules_;
 }
 
-void Engine::rebuild_overrides_locked() {
+void Controls::rebuild_overrides_locked() {
   auto table = std::make_shared<OverrideTable>();
   LimitBook::Changes changes;
   for (const Override& override : override_list_) {
@@ -138,17 +114,17 @@ void Engine::rebuild_overrides_locked() {
       const auto& [capacity, refill] = *override.tiers[t];
       const Result<Limit> limit = Limit::token_bucket({capacity, {refill, std::chrono::minutes{1}}, 0});
       const std::string identity = fmt::format("override\n{}\n{}", override.agent, t);
-      own.tiers[t] = book_.limit(identity, *limit, hasher_.seed(), factors_.document(), changes);
+      own.tiers[t] = book_.limit(identity, *limit, store_.hasher().seed(), factors_.document(), changes);
     }
   }
-  // Whoever is given other numbers starts anew, as whoever is given some for the first time does.
+  // An agent whose numbers change starts with full buckets, as with its first override.
   book_.apply(changes, OnChange::kReset);
   // The old table keeps its limits alive until here, so that those that stay keep their cells' history.
   overrides_ = std::move(table);
   (void)publish_locked();
 }
 
-Result<void> Engine::set_override(const Override& override) {
+Result<void> Controls::set_override(const Override& override) {
   if (override.agent.empty() || override.agent.size() > kMaxNameBytes) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("agent must be 1 to {} bytes long", kMaxNameBytes)};
   }
@@ -166,26 +142,26 @@ Result<void> Engine::set_override(const Override& override) {
   if (numbers(override).empty()) {
     return Error{ErrorCode::kInvalidArgument, "an override needs numbers for light, normal or heavy"};
   }
-  const std::lock_guard guard(control_mutex_);
+  const std::lock_guard guard(mutex_);
   std::erase_if(override_list_, [&](const Override& other) { return other.agent == override.agent; });
   override_list_.push_back(override);
   rebuild_overrides_locked();
   return {};
 }
 
-bool Engine::clear_override(std::string_view agent) {
-  const std::lock_guard guard(control_mutex_);
+bool Controls::clear_override(std::string_view agent) {
+  const std::lock_guard guard(mutex_);
   if (std::erase_if(override_list_, [&](const Override& other) { return other.agent == agent; }) == 0) return false;
   rebuild_overrides_locked();
   return true;
 }
 
-std::vector<Override> Engine::overrides() const {
-  const std::lock_guard guard(control_mutex_);
+std::vector<Override> Controls::overrides() const {
+  const std::lock_guard guard(mutex_);
   return override_list_;
 }
 
-void Engine::rebuild_exempt_locked() {
+void Controls::rebuild_exempt_locked() {
   auto table = std::make_shared<ExemptTable>();
   const auto add = [&](std::string_view agent) {
     table->agents.emplace(agent);
@@ -196,38 +172,38 @@ void Engine::rebuild_exempt_locked() {
   exempt_ = std::move(table);
 }
 
-void Engine::set_exempt(const std::vector<std::string>& agents) {
-  const std::lock_guard guard(control_mutex_);
+void Controls::set_exempt(const std::vector<std::string>& agents) {
+  const std::lock_guard guard(mutex_);
   exempt_list_ = {agents.begin(), agents.end()};
   rebuild_exempt_locked();
   (void)publish_locked();
 }
 
-void Engine::add_exempt(const std::string& agent) {
-  const std::lock_guard guard(control_mutex_);
+void Controls::add_exempt(const std::string& agent) {
+  const std::lock_guard guard(mutex_);
   exempt_list_.insert(agent);
   rebuild_exempt_locked();
   (void)publish_locked();
 }
 
-bool Engine::remove_exempt(const std::string& agent) {
-  const std::lock_guard guard(control_mutex_);
+bool Controls::remove_exempt(const std::string& agent) {
+  const std::lock_guard guard(mutex_);
   if (exempt_list_.erase(agent) == 0) return false;
   rebuild_exempt_locked();
   (void)publish_locked();
   return true;
 }
 
-std::vector<std::string> Engine::exempt() const {
-  const std::lock_guard guard(control_mutex_);
+std::vector<std::string> Controls::exempt() const {
+  const std::lock_guard guard(mutex_);
   std::set<std::string, std::less<>> all = exempt_list_;
   all.insert(document_exempt_.begin(), document_exempt_.end());
   return {all.begin(), all.end()};
 }
 
-void Engine::step_controls_locked(Nanos now) {
+void Controls::step_controls_locked(Nanos now) {
   const control::AdaptiveSettings& settings = rules_->rules.document().adaptive;
-  const Nanos wall = clock_->wall(now);
+  const Nanos wall = clock_.wall(now);
   controls_at_ = now;
   const std::optional<double> followed = load_.load(settings.sensors);
   control::Emergency emergency = emergency_;
@@ -239,11 +215,11 @@ void Engine::step_controls_locked(Nanos now) {
   emergency_ = emergency;
   if (switched) {
     const std::string_view ended = followed ? "the load has fallen" : "the load is no longer known";
-    tell({.kind = Event::Kind::kEmergency,
-          .time = wall,
-          .agent = emergency_.by,
-          .text = emergency_.active ? std::string_view(emergency_.reason) : ended,
-          .value = emergency_.active ? 1.0 : 0.0});
+    aftermath_.tell({.kind = Event::Kind::kEmergency,
+                     .time = wall,
+                     .agent = emergency_.by,
+                     .text = emergency_.active ? std::string_view(emergency_.reason) : ended,
+                     .value = emergency_.active ? 1.0 : 0.0});
   }
   std::string why;
   const auto step = [&](control::AdaptiveState& state, bool sensors) {
@@ -257,7 +233,7 @@ void Engine::step_controls_locked(Nanos now) {
   change_factors_locked(now, why);
 }
 
-void Engine::change_factors_locked(Nanos now, const std::string& why) {
+void Controls::change_factors_locked(Nanos now, const std::string& why) {
   const control::AdaptiveSettings& settings = rules_->rules.document().adaptive;
   const Factors before = factors_;
   factors_.sensors = settings.sensors;
@@ -269,15 +245,15 @@ void Engine::change_factors_locked(Nanos now, const std::string& why) {
   }
   // A policy that follows the sensors on its own is no news to all others.
   if (factors_.document() != before.document()) {
-    tell({.kind = Event::Kind::kAdaptive,
-          .time = clock_->wall(now),
-          .text = why.empty() ? "the emergency throttle changed" : std::string_view(why),
-          .value = factors_.document()});
+    aftermath_.tell({.kind = Event::Kind::kAdaptive,
+                     .time = clock_.wall(now),
+                     .text = why.empty() ? "the emergency throttle changed" : std::string_view(why),
+                     .value = factors_.document()});
   }
   (void)publish_locked();
 }
 
-control::LoadSettings Engine::load_settings_locked() const {
+control::LoadSettings Controls::load_settings_locked() const {
   const control::AdaptiveSettings& adaptive = rules_->rules.document().adaptive;
   control::LoadSettings settings;
   settings.normal_at = adaptive.low;
@@ -289,7 +265,7 @@ control::LoadSettings Engine::load_settings_locked() const {
   return settings;
 }
 
-void Engine::scale_all_locked() {
+void Controls::scale_all_locked() {
   LimitBook::Changes changes;
   book_.scale(*rules_, factors_, changes);
   for (const auto& [agent, own] : *overrides_) {
@@ -297,88 +273,89 @@ void Engine::scale_all_locked() {
       if (limit) book_.scale(*limit, factors_.document(), changes);
     }
   }
-  for (const auto& [identity, limit] : allowance_limits_) book_.scale(*limit, 1, changes);
+  for (const auto& [identity, limit] : lasting_limits_) book_.scale(*limit, 1, changes);
   book_.apply(changes);
 }
 
-void Engine::report_load(double load, Nanos age) {
+void Controls::report_load(double load, Nanos age) {
   age = std::max(age, Nanos{0});  // the other node's clock may be ahead
   if (report_ttl_ > Nanos{0} && age >= report_ttl_) return;
-  const std::lock_guard guard(control_mutex_);
-  const Nanos now = clock_->now();
+  const std::lock_guard guard(mutex_);
+  const Nanos now = clock_.now();
   control::LoadReading reading;
   reading.reported = load;
   step_load_locked(reading, now);
   if (load_.reported) load_.reported->at = now - age;
 }
 
-void Engine::clear_load_report() {
-  const std::lock_guard guard(control_mutex_);
+void Controls::clear_load_report() {
+  const std::lock_guard guard(mutex_);
   load_ = control::clear_report(load_, load_settings_locked());
   load_awaited_until_ = Nanos{0};
-  step_controls_locked(clock_->now());
+  step_controls_locked(clock_.now());
 }
 
-void Engine::observe_load(const control::LoadReading& reading) {
-  const std::lock_guard guard(control_mutex_);
-  step_load_locked(reading, clock_->now());
+void Controls::observe_load(const control::LoadReading& reading) {
+  const std::lock_guard guard(mutex_);
+  step_load_locked(reading, clock_.now());
 }
 
-void Engine::step_load_locked(const control::LoadReading& reading, Nanos now) {
+void Controls::step_load_locked(const control::LoadReading& reading, Nanos now) {
   load_ = control::observe(load_, load_settings_locked(), reading, now);
   step_controls_locked(now);
 }
 
-Result<void> Engine::emergency_on(const control::EmergencyOrder& order) {
-  const std::lock_guard guard(control_mutex_);
-  const Nanos now = clock_->now();
-  Result<control::Emergency> next = control::turn_on(emergency_, order, clock_->wall(now));
+Result<void> Controls::emergency_on(const control::EmergencyOrder& order) {
+  const std::lock_guard guard(mutex_);
+  const Nanos now = clock_.now();
+  Result<control::Emergency> next = control::turn_on(emergency_, order, clock_.wall(now));
   if (!next) return std::move(next).error();
   emergency_ = *std::move(next);
-  tell({.kind = Event::Kind::kEmergency,
-        .time = clock_->wall(now),
-        .agent = emergency_.by,
-        .text = emergency_.reason,
-        .value = 1});
+  aftermath_.tell({.kind = Event::Kind::kEmergency,
+                   .time = clock_.wall(now),
+                   .agent = emergency_.by,
+                   .text = emergency_.reason,
+                   .value = 1});
   change_factors_locked(now, {});
   return {};
 }
 
-void Engine::emergency_off(const std::string& by) {
-  const std::lock_guard guard(control_mutex_);
-  const Nanos now = clock_->now();
+void Controls::emergency_off(const std::string& by) {
+  const std::lock_guard guard(mutex_);
+  const Nanos now = clock_.now();
   const bool was = emergency_.active;
   const control::AdaptiveSettings& settings = rules_->rules.document().adaptive;
   emergency_ = control::turn_off(emergency_, settings, load_.load(settings.sensors));
   if (was) {
-    tell({.kind = Event::Kind::kEmergency, .time = clock_->wall(now), .agent = by, .text = "turned off", .value = 0});
+    aftermath_.tell(
+        {.kind = Event::Kind::kEmergency, .time = clock_.wall(now), .agent = by, .text = "turned off", .value = 0});
   }
   change_factors_locked(now, {});
 }
 
-void Engine::restore_emergency(const control::Emergency& state) {
-  const std::lock_guard guard(control_mutex_);
+void Controls::restore_emergency(const control::Emergency& state) {
+  const std::lock_guard guard(mutex_);
   emergency_ = state;
   constexpr Nanos kAtLeast = std::chrono::seconds{60};  // where reports hold for ever
-  load_awaited_until_ = clock_->now() + (report_ttl_ > Nanos{0} ? report_ttl_ : kAtLeast);
-  change_factors_locked(clock_->now(), {});
+  load_awaited_until_ = clock_.now() + (report_ttl_ > Nanos{0} ? report_ttl_ : kAtLeast);
+  change_factors_locked(clock_.now(), {});
 }
 
-void Engine::emergency_node_lost(std::string_view node) {
-  const std::lock_guard guard(control_mutex_);
+void Controls::emergency_node_lost(std::string_view node) {
+  const std::lock_guard guard(mutex_);
   if (!emergency_.active || emergency_.node != node) return;
   emergency_.node.clear();
   load_awaited_until_ = Nanos{0};
-  step_controls_locked(clock_->now());
+  step_controls_locked(clock_.now());
 }
 
-control::Emergency Engine::emergency() const {
-  const std::lock_guard guard(control_mutex_);
+control::Emergency Controls::emergency() const {
+  const std::lock_guard guard(mutex_);
   return emergency_;
 }
 
-Engine::Load Engine::load_state() const {
-  const std::lock_guard guard(control_mutex_);
+Controls::Load Controls::load_state() const {
+  const std::lock_guard guard(mutex_);
   return {.load = load_.load(),
           .reported = load_.load(false),
           .followed = load_.load(factors_.sensors),
@@ -387,34 +364,42 @@ Engine::Load Engine::load_state() const {
           .factor = factors_.document()};
 }
 
-void Engine::maintain(std::size_t cells) {
-  const Nanos now = clock_->now();
-  store_.maintain(cells, std::min(now, clock_->wall(now)));
-  (void)violations_.forget_quiet(now, 1000);
-  state_->reclaim();
+void Controls::follow_load(Nanos now) {
+  constexpr Nanos kBetweenSteps = std::chrono::seconds{1};
+  const std::lock_guard guard(mutex_);
+  // What the load changed ends with it, after the dwell time: it is looked at even where no load is known.
+  constexpr control::AdaptiveLevel kBase = control::AdaptiveLevel::kBase;
+  const bool changed = emergency_.automatic || by_report_.level != kBase || by_sensors_.level != kBase;
+  if ((load_.load() || changed) && now - controls_at_ >= kBetweenSteps) step_load_locked({}, now);
 }
 
-Result<void> Engine::save(const std::string& path) const {
-  return store_.save(path, "headgate engine 1", clock_->now());
-}
-
-Result<std::size_t> Engine::restore(const std::string& path) {
-  const std::lock_guard guard(control_mutex_);
-  Result<std::size_t> restored = store_.restore(path, clock_->now(), [](std::string_view meta) -> Result<void> {
-    if (meta == "headgate engine 1") return {};
-    return Error{ErrorCode::kCorrupt, "the snapshot was not made by an engine of this version"};
-  });
-  if (!restored) return restored;
-  // Keys are hashed under the file's seed from now on.
-  hasher_ = store_.hasher();
-  auto rules = std::make_shared<Ruleset>(rules_->rules.document(), hasher_.seed());
+void Controls::rehash() {
+  const std::lock_guard guard(mutex_);
+  const std::uint64_t seed = store_.hasher().seed();
+  auto rules = std::make_shared<Ruleset>(rules_->rules.document(), seed);
   LimitBook::Changes changes;
-  book_.equip(*rules, hasher_.seed(), factors_, changes);
+  book_.equip(*rules, seed, factors_, changes);
   book_.apply(changes);
   rules_ = std::move(rules);
   rebuild_exempt_locked();
   rebuild_overrides_locked();
-  return restored;
+}
+
+const WorkingLimit* Controls::lasting_limit(const std::string& identity, const Limit& limit) {
+  const std::lock_guard guard(mutex_);
+  const auto known = lasting_limits_.find(identity);
+  if (known != lasting_limits_.end()) return known->second.get();
+  if (lasting_limits_.size() >= kMostLastingLimits) return nullptr;
+  LimitBook::Changes changes;
+  auto working = std::make_unique<WorkingLimit>(book_.limit(identity, limit, store_.hasher().seed(), 1, changes));
+  book_.apply(changes);
+  return (lasting_limits_[identity] = std::move(working)).get();
+}
+
+void Controls::set_local_share(double share) {
+  const std::lock_guard guard(mutex_);
+  book_.set_share(share);
+  scale_all_locked();
 }
 
 }  // namespace headgate::engine
