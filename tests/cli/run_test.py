@@ -292,7 +292,7 @@ class Measuring(RunCase):
                   f"one = subprocess.Popen([sys.executable, '-c', {busy!r}])\n"
                   f"subprocess.run(['sh', '-c', '{sys.executable} -c \"$1\" & echo $! >&2', 'sh', {busy!r}])\n"
                   f"one.wait()\n")
-        # The orphan's end is seen only if somebody waits for it: the command ends after it.
+        # The orphan's end is seen only if it is waited for: the command ends after it.
         done = self.run_it("bash", "-c", f'"$0" -c "$1" 2>pid; while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done',
                            sys.executable, script, cwd=self.folder())
         self.assertEqual(done.returncode, 0, done.stderr)

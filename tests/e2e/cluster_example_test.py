@@ -74,7 +74,7 @@ class Cluster(unittest.TestCase):
 
     def test_the_emergency_throttle_of_one_reaches_the_last_as_the_text_says(self):
         with Example() as example:
-            told = subprocess.run(["bash", "-c", example.command("What one is told")], capture_output=True, text=True,
+            told = subprocess.run(["bash", "-c", example.command("A change on one")], capture_output=True, text=True,
                                   timeout=harness.PATIENCE)
             self.assertEqual(told.returncode, 0, told.stderr)
             status = re.search(r"^  (\S+ status .*)$", example.text, re.MULTILINE).group(1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Quotas that several nodes count in Redis: what was answered stays charged, whatever Redis forgets and whoever is lost."""
+"""Quotas that several nodes count in Redis: what was answered stays charged, also when Redis loses data or a node crashes."""
 
 import contextlib
 import signal

@@ -53,7 +53,7 @@ class Case(unittest.TestCase):
         self.assertLess(crowd.slowest, PROMPT)
 
     def assert_shared(self, made, operation="strict", agents=("fresh",)):
-        """What all nodes admit together of a key that nobody has used yet is the limit."""
+        """What all nodes admit together of a new key is the limit."""
         crowd = Crowd(made, operation, agents).run(40)
         self.assertEqual(crowd.wrong, [])
         self.assertEqual(crowd.admitted, {agent: LIMIT for agent in agents})

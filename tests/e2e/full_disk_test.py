@@ -19,7 +19,7 @@ policies:
 
 
 def in_own_mounts():
-    """Starts this script again where it may mount a file system that nobody else sees."""
+    """Starts this script again where it may mount a file system of its own."""
     if "HEADGATE_TEST_MOUNTS" in os.environ:
         return
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What strangers can take: places, buffers and memory. Others, loopback and administrators are served meanwhile.
+"""Connections without a token at the bounds of places, buffers and memory. Others, loopback and administrators, are served.
 
 Clients come from several addresses of 127.0.0.0/8; limits.kept_for says which of them count as loopback would.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Redis whose answers come late: nobody else waits for them, and what two nodes admit stays exact."""
+"""A Redis whose answers come late: other requests do not wait for them, and what two nodes admit stays exact."""
 
 import contextlib
 import http.client
@@ -80,7 +80,7 @@ def metric(node, name):
 
 
 class Batch(unittest.TestCase):
-    """One thread serves everybody, and Redis answers only when the test says so."""
+    """One thread serves all connections, and Redis answers only when the test says so."""
 
     @classmethod
     def setUpClass(cls):
