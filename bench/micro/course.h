@@ -113,7 +113,7 @@ void measure(benchmark::State& state, Course<Keys, Contender>& course) {
 }
 
 // As many threads as there are walks, each on a core of its own. They run for a fixed time, not for a fixed number of
-// calls: else whoever is done first leaves the rest to run without contention.
+// calls: otherwise the first thread to finish leaves the others without contention.
 template <class Keys, class Contender>
 void measure_threads(benchmark::State& state, Course<Keys, Contender>& course) {
   constexpr std::chrono::milliseconds kTime{200};

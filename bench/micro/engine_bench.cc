@@ -123,7 +123,7 @@ class EngineContender {
  public:
   enum class Kind : std::uint8_t {
     kPlain,
-    kQuotas,  // each check takes from a day, a week and a month of the agent's, too, as whoever keeps quotas tells it
+    kQuotas,  // each check takes from a day, a week and a month of the agent's, too, as the service does
     kFresh,   // each check names a model of its own: nothing that was remembered of others helps
   };
   explicit EngineContender(std::size_t policies, Kind kind = Kind::kPlain) : engine_({.clock = &clock_}), kind_(kind) {
@@ -190,7 +190,7 @@ struct Reloads {
 };
 
 // `elsewhere`: the policies are another engine's, so that what is left is what the machine does: the other thread's
-// memory traffic, and whoever else takes the core.
+// memory traffic, and other processes on the core.
 Reloads measure_reloads(std::chrono::milliseconds for_how_long, bool elsewhere) {
   const policy::Document documents[] = {document(10'000), document(9'999)};
   engine::Engine engine;

@@ -1,4 +1,4 @@
--- Asks Headgate's gate about a request, and leaves the answer in txn.headgate_denied and txn.headgate_retry_after.
+-- Sends a check to Headgate's gate, and stores the answer in txn.headgate_denied and txn.headgate_retry_after.
 -- If Headgate cannot be reached, the request goes through.
 core.register_action("headgate", {"http-req"}, function(txn)
   local headers = txn.http:req_get_headers()
@@ -11,7 +11,7 @@ core.register_action("headgate", {"http-req"}, function(txn)
   -- With "auth: required", Headgate's own token (role gateway):
   --   asked["authorization"] = {"Bearer " .. os.getenv("HEADGATE_TOKEN")}
   -- Only what is named here is sent: nothing of the client's own headers reaches the gate.
-  -- Take the agent from what you trust, not from what any client can send.
+  -- Take the agent from a verified source, not from a header that any client can send.
   if agent then asked["x-headgate-agent"] = {agent} end
   -- The timeout, in milliseconds, must be longer than gate.max_wait of Headgate (default 0: the gate answers at once)
   -- and, with Redis, than store.deadline (default 250ms): after it the request goes through.

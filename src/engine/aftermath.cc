@@ -4,8 +4,11 @@
 
 namespace headgate::engine {
 
-control::Subject Aftermath::subject_of(const Check& check) noexcept {
+control::Subject Aftermath::subject_of(const Request& request) noexcept {
   using Kind = control::Subject::Kind;
+  const Check& check = request.check;
+  // The agent of a command is only the user's name.
+  if (request.account.allowances != nullptr) return {check.user, Kind::kUser};
   if (!check.agent.empty()) return {check.agent, Kind::kAgent};
   if (!check.user.empty()) return {check.user, Kind::kUser};
   if (!check.ip.empty()) return {check.ip, Kind::kAddress};
@@ -23,7 +26,7 @@ void Aftermath::denied(const Request& request, CheckDecision& decision) {
   const bool violation = decision.why != Why::kCostExceedsLimit && decision.why != Why::kStoreFull &&
                          decision.why != Why::kStoreAway && decision.why != Why::kStoreLate;
   if (violation) {
-    const auto [wait, sustained] = violations_.record(subject_of(check), request.now);
+    const auto [wait, sustained] = violations_.record(subject_of(request), request.now);
     if (wait > decision.retry_after) decision.retry_after = decision.backoff = wait;
     if (decider != nullptr && decider->built_in) {
       decision.retry_after = std::chrono::ceil<std::chrono::seconds>(decision.retry_after);
@@ -31,7 +34,7 @@ void Aftermath::denied(const Request& request, CheckDecision& decision) {
     if (sustained) {
       tell({.kind = Event::Kind::kSustainedAbuse,
             .time = decision.wall,
-            .agent = subject_of(check).name,
+            .agent = subject_of(request).name,
             .operation = check.operation,
             .policy_id = decider == nullptr ? std::string_view() : decider->id,
             .text = "10 violations within 5 minutes",
@@ -82,7 +85,7 @@ void Aftermath::exceeded(const Request& request, const CheckDecision& decision) 
 
 void Aftermath::escalate(const Request& request, const policy::Policy& policy, Nanos wall) {
   if (!policy.escalation) return;
-  const control::Subject subject = subject_of(request.check);
+  const control::Subject subject = subject_of(request);
   const base::Hash128 who =
       base::nth(base::mix(hasher_(policy.id), hasher_(subject.name)), static_cast<std::uint64_t>(subject.kind));
   if (!escalations_.violated(who, *policy.escalation, request.now)) return;

@@ -44,9 +44,9 @@ class Aftermath {
 
   void configure(const control::BackoffSettings& backoff);
   // How long the check is denied whatever its policies say; zero: it is not, or back-off is not enforced.
-  [[nodiscard]] Nanos blocked_for(const Check& check, Nanos now) const {
+  [[nodiscard]] Nanos blocked_for(const Request& request) const {
     if (!enforce_backoff_.load(std::memory_order_relaxed)) return Nanos{0};
-    return violations_.blocked_for(subject_of(check), now);
+    return violations_.blocked_for(subject_of(request), request.now);
   }
   // Whether the agent has active violations: a scheduler gives it no new work.
   [[nodiscard]] bool rate_limited(std::string_view agent) const noexcept {
@@ -63,7 +63,7 @@ class Aftermath {
 
  private:
   // Whose violations are counted. A check without a name counts for all that have none.
-  [[nodiscard]] static control::Subject subject_of(const Check& check) noexcept;
+  [[nodiscard]] static control::Subject subject_of(const Request& request) noexcept;
   void escalate(const Request& request, const policy::Policy& policy, Nanos wall);
 
   const Clock& clock_;

@@ -140,7 +140,7 @@ bool Engine::prepare(const Request& request, ChargeList& list, CheckDecision& de
   }
   Fields fields(check, cells_.hasher());
   if (holds_.next_expiry() <= now) holds_.expire(now);
-  if (state.may_be_exempt(check.agent) && state.is_exempt(check.agent)) {
+  if (state.may_be_exempt(check.agent) && account.allowances == nullptr && state.is_exempt(check.agent)) {
     decision.allowed = true;
     decision.why = Why::kExempt;
     return false;
@@ -151,7 +151,7 @@ bool Engine::prepare(const Request& request, ChargeList& list, CheckDecision& de
     decision.tier = policy::to_string(tier);
     if (!known) aftermath_.tell_unknown_operation(check, decision.wall);
   }
-  if (const Nanos blocked = aftermath_.blocked_for(check, now); blocked > Nanos{0}) {
+  if (const Nanos blocked = aftermath_.blocked_for(request); blocked > Nanos{0}) {
     deny(decision, Why::kBackingOff);
     decision.retry_after = blocked;
     return false;

@@ -36,6 +36,8 @@ struct Quotas::Asking {
   [[nodiscard]] bool enforced() const noexcept { return allowance.mode == quota::Mode::kEnforce; }
   // Evaluated and reported; nothing holds the command up.
   [[nodiscard]] bool monitored() const noexcept { return allowance.mode == quota::Mode::kMonitor; }
+  // Policies see the user as the agent, too. Back-off, exemptions and shares of cells are by user: an agent of the same
+  // name has others.
   [[nodiscard]] Check check() noexcept {
     attributes = {Attribute{"size", ask.size},
                   Attribute{"estimated_cpu", ask.cpu.value_or(allowance.rule.estimated_cpu)},
@@ -54,7 +56,10 @@ struct Quotas::Asking {
     check.max_wait = ask.max_wait;
     return check;
   }
-  [[nodiscard]] engine::Account account() const noexcept { return {ask.owner, &limits}; }
+  [[nodiscard]] engine::Account account() {
+    if (ask.owner.empty()) ask.owner = "user:" + ask.user;
+    return {ask.owner, &limits};
+  }
 };
 
 }  // namespace headgate::service

@@ -191,7 +191,7 @@ static void refused_options(const hg_options* options, const char* message) {
   char error[HG_ERROR_TEXT_SIZE];
   CHECK(hg_limiter_new(options, error, sizeof error) == NULL);
   CHECK_TEXT(error, message);
-  CHECK(hg_limiter_new(options, NULL, 0) == NULL); /* nobody needs to read it */
+  CHECK(hg_limiter_new(options, NULL, 0) == NULL); /* the error is optional */
 }
 
 static void refused_limit(hg_limit limit, const char* message) {
@@ -573,7 +573,7 @@ static void acquire_blocks_until_the_clock_brings_permits(void) {
     sched_yield();
   }
   CHECK_EQ(hg_try_acquire_at(limiter, kStart + HG_SECOND, KEY, 1, &decision), HG_OK);
-  CHECK_EQ(decision.verdict, HG_NOT_YET); /* nobody overtakes whoever waits */
+  CHECK_EQ(decision.verdict, HG_NOT_YET); /* no call overtakes a waiting one */
   CHECK_EQ(hg_clock_advance(clock, HG_SECOND), HG_OK);
   void* answered = NULL;
   CHECK_EQ(pthread_join(thread, &answered), 0);
@@ -631,7 +631,7 @@ static void waits_are_served_by_priority_then_arrival(void) {
   CHECK_EQ(first.calls, 1);
   CHECK_EQ(second.calls, 0);
 
-  hg_limiter_free(limiter); /* whoever still waits is told */
+  hg_limiter_free(limiter); /* waiting calls are answered */
   CHECK_EQ(second.calls, 1);
   CHECK_EQ(second.decision.verdict, HG_NOT_YET);
   CHECK_EQ(second.decision.reason, HG_REASON_CANCELLED);

@@ -125,7 +125,7 @@ class Check(WithServer):
 class Connecting(WithServer):
     def test_a_server_that_is_not_there_is_told_with_what_to_do(self):
         with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+            taken.bind(("127.0.0.1", 0))  # bound, but not listening
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
             message = (f"cannot reach {url}: connection refused; is the server running? start it with: headgate serve")
             for command in (["check", "--operation", "X"], ["status"], ["emergency", "status"], ["top", "--once"],

@@ -123,7 +123,7 @@ class Top(unittest.TestCase):
         self.assert_restored(live)
 
     def test_keys_are_heard_while_the_server_is_silent(self):
-        silent = Live("http://127.0.0.1:9", columns=80)  # nobody there: it says so and goes on
+        silent = Live("http://127.0.0.1:9", columns=80)  # no server there: it says so and goes on
         self.addCleanup(silent.close)
         silent.wait_for("no answer")
         silent.press("q")

@@ -146,10 +146,10 @@ TYPED_TEST(StoreContract, ReservesForTheInstantAtWhichAllFit) {
   const Applied reserved = this->ask({this->of(bucket), this->of(window)}, kStart, Effect::kReserve, 30s);
   EXPECT_TRUE(reserved.reserved);
   EXPECT_EQ(reserved.wait, 10s);
-  // Whoever comes after it queues behind it.
+  // A later check queues behind it.
   EXPECT_FALSE(this->take(this->of(window), kStart + 10s - 1us));
   EXPECT_TRUE(this->take(this->of(window), kStart + 10s));
-  // And nobody is made to wait longer than they may be.
+  // And no wait exceeds its patience.
   EXPECT_FALSE(this->ask({this->of(bucket, 10)}, kStart, Effect::kReserve, 1s).reserved);
 }
 

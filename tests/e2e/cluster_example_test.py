@@ -25,7 +25,8 @@ class Example:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HEADGATE")}
         self.process = subprocess.Popen(
             [RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**environment, "HEADGATE": harness.BINARY, "TMPDIR": self.folder.name})
+            env={**environment, "HEADGATE": harness.BINARY, "HEADGATE_STORE_DEADLINE": "2s",
+                 "TMPDIR": self.folder.name})
         self.said = []
         self.reader = threading.Thread(target=lambda: self.said.extend(self.process.stdout), daemon=True)
         self.reader.start()
@@ -73,7 +74,7 @@ class Cluster(unittest.TestCase):
 
     def test_the_emergency_throttle_of_one_reaches_the_last_as_the_text_says(self):
         with Example() as example:
-            told = subprocess.run(["bash", "-c", example.command("What one is told")], capture_output=True, text=True,
+            told = subprocess.run(["bash", "-c", example.command("A change on one")], capture_output=True, text=True,
                                   timeout=harness.PATIENCE)
             self.assertEqual(told.returncode, 0, told.stderr)
             status = re.search(r"^  (\S+ status .*)$", example.text, re.MULTILINE).group(1)

@@ -20,7 +20,7 @@ SENTINEL_PASSWORD = "who-is-the-master-0815"
 
 
 class Certificates:
-    """An authority, a certificate of its for 127.0.0.1, one for clients, and a stranger's."""
+    """An authority, a certificate of its for 127.0.0.1, one for clients, and one of another authority."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)

@@ -26,7 +26,7 @@ def shape(text):
     text = re.sub(r"\b1\d{12}\b", "TIME", text)
     text = re.sub(r"\b[0-9a-f]{32}\b", "LEASE", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
-    text = re.sub(r"\bin \d+[dhms][0-9dhms]*\b", "in SPAN", text)
+    text = re.sub(r"\bin \d+(?:\.\d+)?[dhms][0-9dhms]*\b", "in SPAN", text)
     text = re.sub(r'"enabled_by":"[^"]*"', '"enabled_by":WHO', text)
     return re.sub(r"(?m)[ \t]+$", "", text)
 

@@ -44,7 +44,7 @@ class Postgres:
                                                    "tester"], check=False).returncode == 0, "PostgreSQL is ready")
 
     def crash(self):
-        """At once, without a word to anybody."""
+        """At once, without closing connections."""
         self.process.send_signal(signal.SIGQUIT)
         self.process.wait(harness.PATIENCE)
 

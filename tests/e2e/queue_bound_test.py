@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A waiting line that is full, and askers who leave it: in every protocol."""
+"""A full queue of checks, and clients that leave it: in every protocol."""
 
 import asyncio
 import contextlib

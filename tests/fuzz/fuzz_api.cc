@@ -1,5 +1,5 @@
 // Any request to the whole HTTP API: it is answered exactly once, with a status that fits and JSON that parses,
-// whatever it asks and whoever asks it.
+// for any request and any caller.
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -97,7 +97,7 @@ struct Server {
 
 }  // namespace
 
-// A byte for the method and who asks, a line with the target, a line for a header's value, and the body.
+// A byte for the method and the caller, a line with the target, a line for a header's value, and the body.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static Server server;
   if (size == 0) return 0;

@@ -95,7 +95,7 @@ class Server {
       case 3: (void)remote_.answer(how & 127U, (how & 128U) != 0); return;
       case 4: return hear(connection);
       case 5:
-        connection.hand.reset();  // whatever it had asked for is nobody's any more
+        connection.hand.reset();  // pending commands have no connection any more
         return open(connection);
       case 6: clock_.advance(how < 128 ? 100ms : 3s); break;
       default: break;

@@ -1,6 +1,6 @@
 // Checks that queue, hold, settle, release, are cancelled and come back late, while the clock steps and policies are
 // replaced, against a slow model: no limit admits more than it has, every check is answered exactly once, no lease is
-// lost, and in the end nobody waits and every slot is free.
+// lost, and in the end no check waits and every slot is free.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -102,7 +102,7 @@ class World {
     }
   }
 
-  // Nobody waits for ever, nothing is answered twice or never, and what was taken comes back.
+  // No check waits for ever, each is answered exactly once, and what was taken is freed.
   void finish() {
     while (remote_.held() > 0) answer(0);
     for (int i = 0; i < 60 && (engine_.queue().size() > 0 || remote_.held() > 0); ++i) {

@@ -1,4 +1,4 @@
-// The gRPC side of a running server, asked by the client that Envoy and everybody else uses: libgrpc++.
+// The gRPC side of a running server, tested with libgrpc++, the client that Envoy uses.
 //
 // Usage: headgate_grpc_client_test HEADGATE [gtest flags]. Starts the server itself, on a free port. The only file that
 // includes grpc++, which takes long to compile.

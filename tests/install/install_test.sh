@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a build into an empty place and uses it as a stranger would: with find_package, and with pkg-config and a
+# Installs a build into an empty place and uses it from an outside project: with find_package, and with pkg-config and a
 # plain compiler call.
 # Usage: install_test.sh BUILD_DIR SCRATCH_DIR CXX CC static|shared
 set -euo pipefail

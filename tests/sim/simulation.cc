@@ -213,7 +213,7 @@ class World {
 
   void arrive(std::size_t i, Units cost) {
     Node* node = nodes_[i].get();
-    if (node == nullptr) return;  // it is down: nobody is answered, and nobody is counted
+    if (node == nullptr) return;  // it is down: no check is answered, and none is counted
     ++findings_.checks;
     findings_.asked += static_cast<std::uint64_t>(cost);
     const Charge charge = charge_of(cost);

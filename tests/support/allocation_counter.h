@@ -1,4 +1,4 @@
-// Counts what a thread asks of the heap, whoever asks: malloc, new, calloc, realloc and the aligned forms alike.
+// Counts a thread's calls into the heap, from any library: malloc, new, calloc, realloc and the aligned forms alike.
 #pragma once
 
 #include <cstdint>

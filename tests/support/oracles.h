@@ -70,7 +70,7 @@ class SlidingWindow {
   void charge(Units cost, Nanos t) {
     if (cost > 0) admitted_.push_back({believed(t), cost});
   }
-  // Nobody is admitted before a reservation that lies ahead.
+  // Nothing is admitted before a reservation that lies ahead.
   void reserve(Units cost, Nanos at) {
     charge(cost, at);
     reserved_until_ = at;

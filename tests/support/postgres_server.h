@@ -63,7 +63,7 @@ class PostgresServer {
       throw std::runtime_error("postgres does not start; see " + directory_.string());
     }
   }
-  // At once, without a word to anybody, as after a crash.
+  // At once, without closing connections, as after a crash.
   void crash() { end(SIGQUIT); }
   // All of it stands still; connections stay open.
   void freeze() const { signal_all(SIGSTOP); }

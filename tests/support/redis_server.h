@@ -35,8 +35,8 @@ bool eventually(Condition condition, std::chrono::milliseconds at_most = std::ch
   return true;
 }
 
-// Below the ports that the system gives to those who connect, so that nobody who waits for a server ends up connected
-// with himself; and a server of a cluster also takes the port 10000 above.
+// Below the ports that the system gives to clients, so that no client that waits for a server ends up
+// connected with itself; and a server of a cluster also takes the port 10000 above.
 inline int free_port() {
   static std::minstd_rand random(std::random_device{}());
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -101,7 +101,7 @@ class RedisServer {
       sizes.push_back(word.size());
     }
     const int count = static_cast<int>(words.size());
-    // Twice, because a server that changes its role hangs up on everybody.
+    // Twice, because a server that changes its role closes all connections.
     for (int attempt = 0; attempt < 2; ++attempt) {
       if (connection_ == nullptr || connection_->err != 0) connection_.reset(connect());
       if (connection_ == nullptr || connection_->err != 0) return {};
@@ -157,12 +157,12 @@ class RedisServer {
     return line;
   }
 
-  // Somebody else's server may have been faster to take the port. One with a password does not say.
+  // Another process may have taken the port first. One with a password does not say.
   [[nodiscard]] bool is_ours(const std::string& info) const {
     return info.find("process_id:" + std::to_string(pid_) + "\r") != std::string::npos || info.starts_with("NOAUTH");
   }
 
-  // False: it ended at once, as when somebody else took the port.
+  // False: it ended at once, as when another process took the port.
   bool start() {
     const std::vector<std::string> line = command_line();
     std::vector<char*> argv;

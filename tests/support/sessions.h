@@ -36,7 +36,7 @@ class Hand {
  public:
   explicit Hand(std::unique_ptr<net::Session> session) : session_(std::move(session)) { session_->link = link; }
 
-  // Gives it the bytes in memory of their exact size and slack, so that a sanitizer sees whoever reads further.
+  // Gives it the bytes in memory of their exact size and slack, so that a sanitizer reports reads beyond it.
   void receive(std::string_view bytes, Nanos now = Nanos{1}) {
     if (closed) return;
     const std::unique_ptr<char[]> copy(new char[bytes.size() + net::Session::kSlack]());

@@ -51,7 +51,7 @@ class OneCell {
   void refund(Units units, Nanos charged_at, Nanos now) {
     store::refund(limit_, words_.data(), ahead_, units, charged_at, now);
   }
-  // Whether nobody can tell this cell from a new one at that instant.
+  // Whether this cell equals a new one at that instant.
   [[nodiscard]] bool reads_like_new(Nanos now) const {
     static constexpr std::array<store::Word, 4> kNew{};
     for (const Units cost : {Units{0}, Units{1}, limit_.limit, limit_.most}) {

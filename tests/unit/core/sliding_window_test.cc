@@ -190,7 +190,7 @@ RC_GTEST_PROP(SlidingWindow, ReservedUnitsCountAtTheirInstantAndThePromiseHolds,
       const Nanos later = move.act < 2 ? length * move.amount / 300 : 0ns;
       const Nanos at = cell.reserve(cost, now, later);
       RC_ASSERT(at == now + last.wait + later);
-      RC_ASSERT(at >= latest);  // nobody overtakes a reservation
+      RC_ASSERT(at >= latest);  // no call overtakes a reservation
       latest = at;
       if (at > now) {
         model.reserve(cost, at);

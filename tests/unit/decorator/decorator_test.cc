@@ -54,7 +54,7 @@ class FakeLimiter final : public Limiter {
   std::vector<std::string> asked;
 };
 
-// Jumps to wherever somebody waits for, and remembers that it did.
+// Jumps to the instant that a caller waits for, and records the jump.
 class JumpingClock final : public Clock {
  public:
   Nanos now() const noexcept override { return now_; }

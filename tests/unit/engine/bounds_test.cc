@@ -107,7 +107,7 @@ TEST(WaitingRoomBounds, RoomInACellIsForThoseWhomItHeldUp) {
 TEST(WaitingRoomBounds, WhoeverIsNextIsTriedAfterOneThatWasServed) {
   WaitingRoom room;
   for (int i = 0; i < 3; ++i) room.add(room.take_place(10), somebody(room, 1, 1min), room.kicks());
-  room.kick({1, 1});  // and another one, before anybody has looked
+  room.kick({1, 1});  // and another one, before poll()
   room.kick({1, 1});
   EXPECT_NE(room.take_first_due(1ns), nullptr);
   EXPECT_NE(room.take_first_due(1ns), nullptr) << "there may be room for two";

@@ -54,7 +54,7 @@ class EngineQueue : public EngineFixture {
       "max_wait: 5s}]";
 
   std::uint64_t last_ = 0;
-  // Shared: the engine answers whoever still waits when it ends, which is after this class has.
+  // Shared: the engine answers checks that still wait in its destructor, which runs after this class's.
   std::shared_ptr<int> answered_ = std::make_shared<int>(0);
 };
 
@@ -321,7 +321,7 @@ TEST_F(EngineQueue, NewcomersDoNotOvertake) {
   ASSERT_TRUE(wait("A")->allowed);
   const auto first = wait("B");
   clock_.advance(1s);
-  // There is room now, but it is B's, although nobody has polled yet.
+  // There is room now, but it is B's, although poll() has not run yet.
   const auto newcomer = wait("C");
   EXPECT_EQ(newcomer->times, 0);
   const CheckDecision at_once = ask("D");

@@ -1,4 +1,4 @@
-// Limits that askers name, several checks at once, and what is given back.
+// Limits that callers name, several checks at once, and refunds.
 #include <gtest/gtest.h>
 
 #include "support/engines.h"
@@ -175,7 +175,7 @@ policies:
   EXPECT_EQ(left(Q("x").agent("a").cost(0)), 10);
 }
 
-// At a second each, these refill in 0.3 seconds and 2^64 nanoseconds: in 0.3 seconds, for whoever lets that wrap
+// At a second each, these refill in 0.3 seconds and 2^64 nanoseconds: in 0.3 seconds, for code that lets that wrap
 // around.
 constexpr Units kTooMuch = 18'446'744'074;
 

@@ -63,7 +63,7 @@ TEST_F(RemoteEngine, AClosedPolicyDeniesWhileTheStoreIsAway) {
   EXPECT_EQ(decision.retry_after, seconds{1});
   ASSERT_NE(decision.denied_by(), nullptr);
   EXPECT_EQ(decision.denied_by()->id, "ten");
-  EXPECT_FALSE(engine.aftermath().rate_limited("a"));  // nobody's fault but the store's
+  EXPECT_FALSE(engine.aftermath().rate_limited("a"));  // the store failed, not the agent
 }
 
 TEST_F(RemoteEngine, AnOpenPolicyAdmitsWhileTheStoreIsAway) {

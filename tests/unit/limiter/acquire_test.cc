@@ -250,7 +250,7 @@ TEST_F(Acquire, NobodyOvertakesThoseWhoWait) {
   EXPECT_FALSE(decisions[0]);
   EXPECT_TRUE(decisions[1]) << "another key has no queue";
   EXPECT_EQ(limiter_->remaining("other"), 9);
-  clock_.advance(3s);  // there is room for a, though nobody has served it yet
+  clock_.advance(3s);  // there is room for a, though poll() has not run yet
   EXPECT_FALSE(limiter_->try_acquire("key"));
   EXPECT_THAT(advance(0s), ElementsAre(std::pair("a", Reason::kOk)));
   clock_.advance(1s);

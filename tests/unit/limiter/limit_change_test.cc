@@ -79,7 +79,7 @@ TEST_P(EveryChange, ARaisedLimitHasRoomAtOnceForWhatIsNew) {
 }
 
 TEST_P(EveryChange, WaitingAsLongAsToldIsEnoughAfterAChange) {
-  // Whether the new limit refills faster or slower, and however often somebody asks meanwhile.
+  // Whether the new limit refills faster or slower, and for any number of calls in between.
   for (const Size& size :
        {Size{.limit = 100, .window = 10s}, Size{.limit = 10, .window = 1s}, Size{.limit = 5, .window = 60s}}) {
     const auto limiter = make(limit_of(GetParam(), {}), clock_);

@@ -138,7 +138,7 @@ TEST_P(Reserve, OneKeysReservationsDoNotTouchAnother) {
   EXPECT_EQ(limiter_->remaining("other"), 0);
 }
 
-// Permits that have been refilled, or have left the window, are nobody's to give back.
+// Permits that have been refilled, or have left the window, are not refunded.
 TEST_P(Reserve, CancelAfterItNoLongerCountsGivesNothing) {
   Reservation reservation = limiter_->reserve("key", 5);
   ASSERT_TRUE(reservation.ok());
@@ -241,7 +241,7 @@ RC_GTEST_PROP(SlidingWindowReserve, NeverMoreThanTheLimitInAnyWindow, ()) {
       RC_ASSERT(!reservation.ok() || reservation.delay() <= std::chrono::milliseconds{patience});
       if (reservation.ok()) acts.push_back({clock.now() + reservation.delay(), units, std::move(reservation)});
     } else if (!acts.empty()) {
-      // Whoever has not acted yet may change its mind.
+      // A reservation whose time has not come may be cancelled.
       Act& act = acts[static_cast<std::size_t>(patience) % acts.size()];
       if (act.at > clock.now() && act.units > 0) {
         act.reservation.cancel();

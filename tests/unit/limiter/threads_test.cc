@@ -214,7 +214,7 @@ TEST(ConcurrentWaiters, MayBeCancelledWhileTheyAreServed) {
     }
   });
   until_waiting(*limiter, 0);
-  // The last callbacks may still be under way when nobody waits any more.
+  // The last callbacks may still run when the queue is empty.
   while (answers != 800) std::this_thread::yield();
   EXPECT_EQ(answers, 800);
   EXPECT_EQ(cancelled, cancels);

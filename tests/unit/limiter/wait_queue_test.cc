@@ -49,7 +49,7 @@ class WaitQueueTest : public testing::Test {
   std::vector<Reason> reasons_;
 };
 
-// Whoever gives room back looks whether somebody waits only afterwards. So a waiter must be visible before it looks for
+// A release looks for waiters only after it has freed the room. So a waiter must be visible before it looks for
 // room, or the two could miss each other and the waiter would sleep on.
 TEST_F(WaitQueueTest, AWaiterIsAnnouncedBeforeItIsTried) {
   WaitQueue queue = make_queue();

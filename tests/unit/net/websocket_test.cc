@@ -149,7 +149,7 @@ TEST_F(WebSocketSession, RefusesBinaryMessagesLongOnesAndBadText) {
   EXPECT_EQ(close_code_for(frame(std::string(60, 'x'), {.fin = false}) +
                            frame(std::string(41, 'x'), {.opcode = kContinuation})),
             1009);
-  // With only the head there: nobody waits for what will be thrown away.
+  // By the head alone, before the payload that would be discarded has come.
   EXPECT_EQ(close_code_for(std::string_view("\x81\xff\x00\x00\x00\x01\x00\x00\x00\x00mask", 14)), 1009);
   for (const char* bad : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "12345678\x80"}) {
     EXPECT_EQ(close_code_for(frame(bad)), 1007) << bad;

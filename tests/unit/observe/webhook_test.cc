@@ -1,4 +1,4 @@
-// Webhooks against a real server over real sockets. Back-off is injected, so that nobody waits.
+// Webhooks against a real server over real sockets. Back-off is injected, so that no test waits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/hmac.h>

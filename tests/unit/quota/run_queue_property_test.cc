@@ -236,7 +236,7 @@ RC_GTEST_PROP(RunQueue, DoesWhatTheSlowAndObviousOneDoes, ()) {
         arrival.user = std::to_string(user);
         arrival.priority = *rc::gen::weightedElement<int>({{6, 0}, {1, 1}, {1, -1}});
         arrival.weight = weight_of(user);
-        // No two give up at one instant: which of them is told first, nobody promised.
+        // No two time out at one instant, since their order is not specified.
         arrival.until = now + std::chrono::seconds{*rc::gen::inRange(0, 60)} + Nanos{i};
         RC_ASSERT(queue.enter(arrival, factor, now) == slow.enter(arrival, factor, now));
       }

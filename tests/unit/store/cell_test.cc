@@ -216,7 +216,7 @@ TEST(Cell, ACancelledReservationGivesWayAgain) {
   }
 }
 
-// Nobody is ever admitted past the limit because of a reservation: what acts at each instant is counted.
+// No reservation admits more than the limit: the units that take effect at each instant are counted.
 RC_GTEST_PROP(Cell, ReservationsKeepTheWindowsPromise, ()) {
   const Strategy strategy = *rc::gen::element(Strategy::kSlidingWindow, Strategy::kFixedWindow);
   const Size size{*rc::gen::inRange<Units>(1, 12), 1s, 0};

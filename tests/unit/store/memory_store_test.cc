@@ -160,7 +160,7 @@ RC_GTEST_PROP(MemoryStore, LookingAheadAtALimitThatHasChangedChangesNothing, ())
   const Size large{*rc::gen::inRange<Units>(1, 20), *rc::gen::element<Nanos>(10s, 30s, 2s), 0};
   const OnChange how = *rc::gen::element(OnChange::kKeepFraction, OnChange::kKeepUnits, OnChange::kReset);
   const Units used = *rc::gen::inRange<Units>(1, small.limit + 1);
-  // Two stores told the same; into one somebody looks.
+  // Two stores with the same charges; one of them is also peeked at.
   const auto make = [&](MemoryStore& store, LiveLimit& live) {
     RC_ASSERT(take(store, live, "key", used, kStart));
     store.change(live, compile(limit_of(strategy, large)), how);
@@ -291,7 +291,7 @@ TEST_P(EveryStore, AReservationIsTakenAtTheInstantAtWhichItFits) {
     return;
   }
   EXPECT_TRUE(applied.reserved);
-  // Whoever comes after it queues behind it.
+  // A later check queues behind it.
   EXPECT_GE(look(store_, live(), "key-1", 1, kStart).wait, later.wait);
   const Outcome then = look(store_, live(), "key-1", 0, kStart + later.wait);
   EXPECT_LE(then.remaining, 5);
@@ -365,7 +365,7 @@ TEST(MemoryStore, WindowsFollowTheWallClockAndBucketsDoNot) {
   MemoryStore store({.max_cells = 1000, .seed = 7});
   for (const Strategy strategy : {Strategy::kFixedWindow, Strategy::kSlidingWindow}) {
     ASSERT_TRUE(take(store, limits.of(strategy), "key", 10, kStart));
-    // Somebody sets the wall clock forward by an hour.
+    // The wall clock is set forward by an hour.
     const Charge charge{store.hash("key"), &limits.of(strategy), 1, "", true};
     const Applied applied = apply(store, charge, {kStart, kStart + 1h, Effect::kNone, Nanos{0}, 0});
     EXPECT_EQ(applied.wait == Nanos{0}, strategy == Strategy::kFixedWindow) << to_string(strategy);

@@ -20,14 +20,14 @@ using store::Effect;
 using store::LiveLimit;
 using store::MemoryStore;
 
-// A limit for everybody, hour, day and week of each user, and the day of each user's session.
+// A limit for all users, hour, day and week of each user, and the day of each user's session.
 constexpr std::size_t kQuotaLimits = 5;
 constexpr std::array<Period, kQuotaLimits> kQuotaPeriods{Period::kHour, Period::kHour, Period::kDay, Period::kWeek,
                                                          Period::kDay};
 
 struct AdmittedQuota {
   int user;
-  bool by_everybody;  // the limit for everybody was part of the plan
+  bool by_everybody;  // the limit for all users was part of the list
   Units cost;
   Nanos at;
 };
@@ -69,7 +69,7 @@ RC_GTEST_PROP(QuotaPlans, CountLikeAListOfWhatWasAdmitted, ()) {
     }
     const int user = *rc::gen::inRange(0, 3);
     const Units cost = *rc::gen::inRange<Units>(1, 4);
-    const std::size_t first = *rc::gen::inRange<std::size_t>(0, 2);  // with the limit for everybody, and without
+    const std::size_t first = *rc::gen::inRange<std::size_t>(0, 2);  // with the limit for all users, and without
     std::array<Units, kQuotaLimits> used{};
     for (std::size_t i = 0; i < kQuotaLimits; ++i) {
       for (const AdmittedQuota& each : admitted) {

@@ -1,4 +1,4 @@
-// Plans that Redis comes to after whoever asked has been answered without it: nothing of them may stay charged.
+// Charge lists that Redis runs after the check was answered without it: nothing of them may stay charged.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -159,7 +159,7 @@ TEST_F(RedisQueue, AllThatWaitFailOneAfterTheOtherWhereNobodyCanBeAsked) {
   EXPECT_EQ(answered_, 1 + static_cast<int>(most));
   far_.down = false;
   ask(1, steady_now());
-  EXPECT_EQ(far_.held.size(), 1U);  // and whoever comes next goes at once
+  EXPECT_EQ(far_.held.size(), 1U);  // and the next list is sent at once
 }
 
 TEST(RedisRequests, TheDeadlineCountsFromWhenACommandWasAsked) {

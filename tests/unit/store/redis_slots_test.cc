@@ -1,4 +1,4 @@
-// Plans over several slots of a cluster: charged in all of them or in none, also when whoever asked is gone before that
+// Plans over several slots of a cluster: charged in all of them or in none, also when the server crashes before that
 // is known.
 #include <gtest/gtest.h>
 
@@ -163,7 +163,7 @@ TEST_F(RedisSlots, WhereOneSlotHasNoRoomTheOthersGetBackWhatTheyWereCharged) {
     EXPECT_EQ(ask(plan, kStart + 1s).wait, 99s);
     EXPECT_FALSE(noted(to_string(strategy)));
     EXPECT_EQ(look(live, kStart + 1s, to_string(strategy)).remaining, 10);
-    // And if nobody is left to give it back, somewhat later.
+    // And if no server is left to refund it, somewhat later.
     EXPECT_EQ(ask_and_vanish(plan, kStart + 1s).wait, 99s);
     EXPECT_EQ(look(live, kStart + 2s, to_string(strategy)).remaining, 8);
     EXPECT_EQ(look(live, kStart + 3s, to_string(strategy)).remaining, 10);

@@ -193,7 +193,7 @@ TEST(RedisStore, LooksUpThePeriodThatRedisIsIn) {
   const Ask reserve{kStart, kStart, Effect::kReserve, 5h, 1};
   const Charge what = charge_of(live, 2);
   core::Outcome outcome;
-  // Each takes an hour of its own, further ahead than anybody looked up in advance.
+  // Each takes an hour of its own, further ahead than the periods sent with the call.
   for (int hour = 0; hour < 5; ++hour) {
     const store::Applied applied = redis.apply({&what, 1}, reserve, {&outcome, 1});
     EXPECT_EQ(applied.wait, hour * 1h);

@@ -16,7 +16,7 @@ using redis::Options;
 using redis::State;
 using testing::HasSubstr;
 
-// An authority, a certificate that it signed for 127.0.0.1 and redis.test, and a stranger's authority.
+// An authority, a certificate that it signed for 127.0.0.1 and redis.test, and another authority.
 class RedisTls : public testing::Test {
  protected:
   void SetUp() override {

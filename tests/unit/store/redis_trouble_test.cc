@@ -81,7 +81,7 @@ TEST(RedisTrouble, ASilentServerIsNotAskedUntilItAnswersAgain) {
     begin(*client, command_of({"PING"}));
     return client->state() == State::kDown;
   }));
-  // Now at once, without anybody waiting for a deadline.
+  // Now at once, without waiting for the deadline.
   bool answered = false;
   client->call(command_of({"PING"}), [&](const Result<redis::Reply>& result) { answered = !result; });
   EXPECT_TRUE(answered);

@@ -237,7 +237,7 @@ TEST_F(SnapshotFile, ThatCannotBeWrittenWholeLeavesTheOldOneInPlace) {
 }
 
 TEST_F(SnapshotFile, WritesIntoNothingThatItFindsInItsWay) {
-  // A crash, or somebody else, has left a file or a link where the new one is written.
+  // A crash, or another program, has left a file or a link where the new one is written.
   const std::string precious = folder_.file("precious");
   write_bytes(precious, "do not touch");
   std::filesystem::create_symlink(precious, path_ + ".new");
