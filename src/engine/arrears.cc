@@ -23,27 +23,46 @@ Units still_owed(const core::CompiledLimit& limit, const Arrear& arrear, Nanos n
   return 0;
 }
 
-void Arrears::add(const base::Hash128& cell, const std::shared_ptr<LiveNumbers>& numbers, Units units, Nanos wall) {
+bool Arrears::has_room_locked(const base::Hash128& cell, std::string_view owner) const {
+  if (owed_.contains(cell)) return true;
+  return owed_.size() < kMost && shares_.of(owner) < Shares::share_of(kMost, 1);
+}
+
+bool Arrears::has_room(const base::Hash128& cell, std::string_view owner) const {
   const std::lock_guard guard(mutex_);
-  const auto found = owed_.find(cell);
-  if (found == owed_.end() && owed_.size() >= kMost) {
+  return has_room_locked(cell, owner);
+}
+
+void Arrears::add(const base::Hash128& cell, const Arrear& more) {
+  const std::lock_guard guard(mutex_);
+  if (!has_room_locked(cell, more.owner)) {
     lost_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  Arrear& arrear = found != owed_.end() ? found->second : owed_[cell];
-  arrear.numbers = numbers;
+  const auto [found, is_new] = owed_.try_emplace(cell, more);
+  if (is_new) {
+    shares_.take(more.owner);
+    size_.store(owed_.size(), std::memory_order_relaxed);
+    return;
+  }
   constexpr Units kMostOwed = Units{1} << 60;
-  arrear.units = std::min(kMostOwed, arrear.units + std::min(units, kMostOwed));
-  arrear.last = std::max(arrear.last, wall);
-  size_.store(owed_.size(), std::memory_order_relaxed);
+  Arrear& arrear = found->second;
+  arrear.numbers = more.numbers;
+  arrear.units = std::min(kMostOwed, arrear.units + std::min(more.units, kMostOwed));
+  arrear.last = std::max(arrear.last, more.last);
 }
 
-std::vector<Arrears::Owed> Arrears::take_all() {
+std::vector<Arrears::Owed> Arrears::take(std::size_t most) {
   const std::lock_guard guard(mutex_);
-  std::vector<Owed> all(std::make_move_iterator(owed_.begin()), std::make_move_iterator(owed_.end()));
-  owed_.clear();
-  size_.store(0, std::memory_order_relaxed);
-  return all;
+  std::vector<Owed> taken;
+  while (taken.size() < most && !owed_.empty()) {
+    const auto first = owed_.begin();
+    shares_.give_back(first->second.owner);
+    taken.emplace_back(first->first, std::move(first->second));
+    owed_.erase(first);
+  }
+  size_.store(owed_.size(), std::memory_order_relaxed);
+  return taken;
 }
 
 }  // namespace headgate::engine

@@ -61,6 +61,14 @@ Answered Cells::take(const Result<RemoteStore::Answer>& answer, ChargeList& list
 }
 
 Answered Cells::stand_in(ChargeList& list, CheckDecision& decision) {
+  const auto is_owed = [&](const store::Charge& charge) {
+    return charge.cost > 0 && charge.limit->strategy() != Strategy::kConcurrency;
+  };
+  // What could not be made up for later would be given twice.
+  for (const store::Charge& charge : list.charges) {
+    if (list.ask.effect == store::Effect::kNone || !is_owed(charge)) continue;
+    if (!arrears_.has_room(charge.key, list.ask.owner)) return deny_unanswered(decision, false);
+  }
   decision.stand_in = true;
   const ChargeList asked = list;
   for (const Judged& judged : decision.judged) {
@@ -81,8 +89,8 @@ Answered Cells::stand_in(ChargeList& list, CheckDecision& decision) {
   for (std::size_t i = 0; i < asked.charges.size(); ++i) {
     const store::Charge& charge = asked.charges[i];
     const bool skipped = charge.soft && !decision.outcomes[i].fits();
-    if (charge.cost == 0 || skipped || charge.limit->strategy() == Strategy::kConcurrency) continue;
-    arrears_.add(charge.key, asked.limits[i]->numbers, charge.cost, decision.wall);
+    if (skipped || !is_owed(charge)) continue;
+    arrears_.add(charge.key, {asked.limits[i]->numbers, charge.cost, decision.wall, std::string(list.ask.owner)});
   }
   return answered;
 }
@@ -122,29 +130,39 @@ void Cells::refund(const store::Charge& charge, Nanos charged_at, Nanos now) {
   }
 }
 
+Cells::Portion::~Portion() {
+  cells.making_up_.store(false);
+  if (!failed.load()) cells.make_up();
+}
+
 void Cells::make_up() {
+  if (arrears_.size() == 0 || making_up_.exchange(true)) return;
+  const auto portion = std::make_shared<Portion>(*this);
   const Nanos wall = clock_.wall(clock_.now());
-  for (auto& [cell, arrear] : arrears_.take_all()) {
+  for (auto& [cell, arrear] : arrears_.take(kPortion)) {
     store::Charge charge;
     charge.key = cell;
     charge.limit = &arrear.numbers->live;
     const core::CompiledLimit limit = charge.limit->current();
     charge.cost = std::min(still_owed(limit, arrear, wall), limit.most);
-    if (charge.cost > 0) charge_owed(charge, std::move(arrear), {}, Rest::kLost);
+    if (charge.cost > 0) charge_owed(charge, std::move(arrear), {}, Rest::kLost, portion);
   }
 }
 
-void Cells::charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask, Rest rest) {
+void Cells::charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask, Rest rest,
+                        std::shared_ptr<Portion> portion) {
   struct Owed {
     store::Charge charge;
     Arrear arrear;  // keeps the limit alive
     core::Outcome outcome;
   };
+  arrear.units = charge.cost;
   auto owed = std::make_shared<Owed>(Owed{charge, std::move(arrear), {}});
   remote_->apply({&owed->charge, 1}, ask, {&owed->outcome, 1},
-                 [this, owed, ask, rest](const Result<RemoteStore::Answer>& answer) {
+                 [this, owed, ask, rest, portion](const Result<RemoteStore::Answer>& answer) {
                    if (!answer) {
-                     arrears_.add(owed->charge.key, owed->arrear.numbers, owed->charge.cost, owed->arrear.last);
+                     if (portion != nullptr) portion->failed.store(true);
+                     arrears_.add(owed->charge.key, owed->arrear);
                      return;
                    }
                    // It may not fit: then all that is left is taken.
@@ -153,12 +171,12 @@ void Cells::charge_owed(const store::Charge& charge, Arrear arrear, const store:
                    if (charged || left >= owed->charge.cost) return;
                    store::Charge part = owed->charge;
                    part.cost = left;
-                   if (left > 0) charge_owed(part, owed->arrear, ask, Rest::kLost);
+                   if (left > 0) charge_owed(part, owed->arrear, ask, Rest::kLost, portion);
                    if (rest != Rest::kAhead) return;
                    store::Ask later = ask;
                    later.effect = store::Effect::kReserve;
                    part.cost = owed->charge.cost - left;
-                   charge_owed(part, owed->arrear, later, Rest::kLost);
+                   charge_owed(part, owed->arrear, later, Rest::kLost, portion);
                  });
 }
 

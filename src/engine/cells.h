@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -70,8 +71,11 @@ class Cells {
   // Charges the remote store what was used already, without waiting for its answer: where it does not answer, the
   // charge becomes an arrear. REQUIRES: the arrear's numbers are what the charge is judged by.
   enum class Rest : std::uint8_t { kLost, kAhead };  // of what does not fit
-  void charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask, Rest rest);
-  // Charges the remote store its arrears, as far as they still count. Call it once the store is reachable again.
+  void charge_owed(const store::Charge& charge, const Arrear& arrear, const store::Ask& ask, Rest rest) {
+    charge_owed(charge, arrear, ask, rest, nullptr);
+  }
+  // Charges the remote store its arrears, as far as they still count: a portion after the other, so that checks find
+  // places in the store's queue. Call it every second or so while the store is reachable.
   void make_up();
   [[nodiscard]] const Arrears& arrears() const noexcept { return arrears_; }
   // Checks that cells of this process have judged because the remote store was unreachable, and checks that were denied
@@ -83,12 +87,23 @@ class Cells {
   [[nodiscard]] LimiterTotals totals() const noexcept { return store_.totals(); }
 
  private:
+  // Some arrears that are being charged. The last answer begins the next portion, unless one has failed.
+  struct Portion {
+    Cells& cells;
+    std::atomic<bool> failed{false};
+    ~Portion();
+  };
+  static constexpr std::size_t kPortion = 256;
+
   [[nodiscard]] Answered stand_in(ChargeList& list, CheckDecision& decision);
+  void charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask, Rest rest,
+                   std::shared_ptr<Portion> portion);
 
   const Clock& clock_;
   store::MemoryStore store_;
   store::RemoteStore* remote_;
   Arrears arrears_;
+  std::atomic<bool> making_up_{false};
   std::atomic<std::uint64_t> stand_ins_{0};
   std::atomic<std::uint64_t> late_{0};
 };

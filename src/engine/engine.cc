@@ -36,7 +36,7 @@ Engine::Engine(const EngineOptions& options)
               .seed = options.seed == 0 ? base::random_seed() : options.seed},
              options.remote),
       aftermath_(clock_, options.sink, cells_.hasher()),
-      queue_(clock_, aftermath_, cells_.has_remote()),
+      queue_(clock_, aftermath_, cells_.has_remote(), options.wake),
       controls_({clock_, cells_.memory(), aftermath_, queue_.room()}, {cells_.has_remote(), options.report_ttl}),
       matcher_(cells_.memory()),
       holds_(options.max_leases, {clock_, cells_, aftermath_, queue_.room(), options.wake}),
@@ -280,8 +280,8 @@ Nanos Engine::poll() {
   const Nanos now = clock_.now();
   if (holds_.next_expiry() <= now) holds_.expire(now);
   if (!queue_.empty()) {
-    queue_.serve(now, [this](const Request& request, CheckDecision& decision) {
-      (void)check_or_wait(request, decision, nullptr);
+    queue_.serve(now, [this](const Request& request, CheckDecision& decision, MakeDone make_done) {
+      return check_or_wait(request, decision, &make_done) == 0;
     });
   }
   controls_.follow_load(now);

@@ -133,6 +133,23 @@ Result<Holds::Found> Holds::find(std::string_view id, std::string_view owner, Na
   return found;
 }
 
+namespace {
+
+// How far ahead a settlement may charge: until the limit would be used up once more. Without a bound, one caller that
+// settles more than it holds closes a shared limit for years.
+Nanos furthest_ahead(const core::CompiledLimit& limit, Nanos wall) noexcept {
+  const auto& n = limit.numbers;
+  switch (limit.strategy) {
+    case Strategy::kFixedWindow:
+    case Strategy::kQuota: return n.window.span_at(n.window.span_at(wall).end).end - wall - Nanos{1};
+    case Strategy::kSlidingWindow: return n.log.window;
+    case Strategy::kSlidingWindowCounter: return 2 * n.counter.window;
+    default: return core::refill_time(limit, limit.most);
+  }
+}
+
+}  // namespace
+
 double Holds::settle_part(const Held& held, double actual, Nanos now, Nanos wall, LeaseId slot) {
   const Units used = static_cast<Units>(std::ceil(actual * held.scale - 1e-6));
   const Units wanted = std::max(used, held.final ? held.charge.cost : held.least);
@@ -144,15 +161,16 @@ double Holds::settle_part(const Held& held, double actual, Nanos now, Nanos wall
     return 0;
   }
   if (charge.cost == 0) return 0;
-  // As much as fits is charged now, the rest ahead. What no wait could fit is returned.
-  const Units most = charge.limit->current().most;
+  // As much as fits is charged now, the rest ahead. What does not fit there either is returned.
+  const core::CompiledLimit limit = charge.limit->current();
+  const Units most = limit.most;
   const Units excess = std::max<Units>(0, charge.cost - most);
   charge.cost -= excess;
   charge.soft = false;
-  charge.patience = core::kLongestSpan;
-  store::Ask ask{.now = now, .wall = wall, .patience = core::kLongestSpan, .lease = slot, .count_denial = false};
+  charge.patience = furthest_ahead(limit, wall);
+  store::Ask ask{.now = now, .wall = wall, .patience = charge.patience, .lease = slot, .count_denial = false};
   if (held.remote) {
-    cells_.charge_owed(charge, {held.numbers, charge.cost, wall}, ask, Cells::Rest::kAhead);
+    cells_.charge_owed(charge, {held.numbers, charge.cost, wall, {}}, ask, Cells::Rest::kAhead);
     return static_cast<double>(excess) / held.scale;
   }
   const auto take = [&](Units units, store::Effect effect) {

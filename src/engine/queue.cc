@@ -91,46 +91,77 @@ void Queue::cancel_all() {
   }
 }
 
-void Queue::serve(Nanos now, absl::FunctionRef<void(const Request&, CheckDecision&)> judge) {
-  for (;;) {
-    const std::uint64_t kicks = room_.kicks();
-    const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_first_due(now);
+void Queue::serve(Nanos now, Judge judge) {
+  const auto may_judge = [this] { return judged_later_.load() < kMostJudgedLater; };
+  const auto is_valid = [&](const Waiting& waiting) {
+    const bool valid = waiting->done.is_valid();
+    if (!valid) answer_uncharged(*waiting, Why::kRevoked, now);
+    return valid;
+  };
+  for (int n = 0; n < kPerPass; ++n) {
+    const Waiting waiting = room_.take_overdue(now);
     if (waiting == nullptr) break;
-    if (!waiting->done.is_valid()) {
-      answer_uncharged(*waiting, Why::kRevoked, now);
-      continue;
-    }
-    const Request request{now, waiting->check.get(), waiting->check.account(), OnDenial::kRetry};
-    CheckDecision decision;
-    judge(request, decision);
-    if (decision.waits && waiting->deadline > now) {
-      waiting->retry_at = now + retry_in(decision);
-      // The line of the cell that it waits for now: at the head of another it would keep others from room that is
-      // there.
-      waiting->line = decision.line;
-      if (room_.put_back(waiting, kicks)) continue;
-      deny(decision, Why::kCancelled);
-    } else if (decision.waits) {
-      decision.why = Why::kTimedOut;
-      aftermath_.denied(request, decision);
-    }
-    decision.waited = now - waiting->since;
-    waiting->done(decision);
-  }
-  while (const std::shared_ptr<WaitingRoom::Waiting> waiting = room_.take_overdue(now)) {
-    if (!waiting->done.is_valid()) {
-      answer_uncharged(*waiting, Why::kRevoked, now);
-      continue;
-    }
+    if (!is_valid(waiting)) continue;
     Check peek = waiting->check.get();
     peek.peek = true;
-    CheckDecision decision;
-    judge({now, peek, waiting->check.account(), OnDenial::kRetry}, decision);
-    deny(decision, Why::kTimedOut);
-    aftermath_.denied({now, waiting->check.get(), waiting->check.account(), OnDenial::kRetry}, decision);
-    decision.waited = now - waiting->since;
-    waiting->done(decision);
+    if (may_judge()) {
+      try_one(judge, {now, peek, waiting->check.account(), OnDenial::kRetry},
+              [this, waiting](CheckDecision& decision) { timed_out(waiting, decision); });
+    } else {
+      answer_uncharged(*waiting, Why::kTimedOut, now);
+    }
   }
+  for (int n = 0; n < kPerPass && may_judge(); ++n) {
+    const std::uint64_t kicks = room_.kicks();
+    const Waiting waiting = room_.take_first_due(now);
+    if (waiting == nullptr) break;
+    if (is_valid(waiting)) {
+      try_one(judge, {now, waiting->check.get(), waiting->check.account(), OnDenial::kRetry},
+              [this, waiting, kicks](CheckDecision& decision) { tried(waiting, kicks, decision); });
+    } else {
+      room_.answered(*waiting);
+    }
+  }
+}
+
+template <class Then>
+void Queue::try_one(Judge judge, const Request& request, const Then& then) {
+  CheckDecision decision;
+  const bool now = judge(request, decision, [&]() -> Done {
+    ++judged_later_;
+    return [this, then](CheckDecision& later) {
+      then(later);
+      --judged_later_;
+      if (wake_) wake_();
+    };
+  });
+  if (now) then(decision);
+}
+
+void Queue::tried(const Waiting& waiting, std::uint64_t kicks, CheckDecision& decision) {
+  const Nanos now = clock_.now();
+  if (decision.waits && waiting->deadline > now) {
+    waiting->retry_at = now + retry_in(decision);
+    // The line of the cell that it waits for now: at the head of another it would keep others from room that is there.
+    if (!(waiting->line == decision.line)) waiting->round = 0;
+    waiting->line = decision.line;
+    if (room_.put_back(waiting, kicks)) return;
+    deny(decision, Why::kCancelled);
+  } else if (decision.waits) {
+    decision.why = Why::kTimedOut;
+    aftermath_.denied({now, waiting->check.get(), waiting->check.account(), OnDenial::kRetry}, decision);
+  }
+  room_.answered(*waiting);
+  decision.waited = now - waiting->since;
+  waiting->done(decision);
+}
+
+void Queue::timed_out(const Waiting& waiting, CheckDecision& decision) {
+  const Nanos now = clock_.now();
+  deny(decision, Why::kTimedOut);
+  aftermath_.denied({now, waiting->check.get(), waiting->check.account(), OnDenial::kRetry}, decision);
+  decision.waited = now - waiting->since;
+  waiting->done(decision);
 }
 
 }  // namespace headgate::engine

@@ -5,7 +5,11 @@
 
 #include <absl/functional/function_ref.h>
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include "engine/aftermath.h"
 #include "engine/charge_list.h"
@@ -19,8 +23,9 @@ class Queue {
   // Set in what names a check that a remote store is being asked about, and that does not wait in line yet.
   static constexpr std::uint64_t kInFlight = std::uint64_t{1} << 63;
 
-  // `remote`: cells are shared with other nodes.
-  Queue(Clock& clock, Aftermath& aftermath, bool remote) : clock_(clock), aftermath_(aftermath), remote_(remote) {}
+  // `remote`: cells are shared with other nodes. `wake` has serve() called, from any thread.
+  Queue(Clock& clock, Aftermath& aftermath, bool remote, std::function<void()> wake)
+      : clock_(clock), aftermath_(aftermath), remote_(remote), wake_(std::move(wake)) {}
 
   [[nodiscard]] bool empty() const noexcept { return room_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return room_.size(); }
@@ -44,12 +49,26 @@ class Queue {
   std::size_t revoke_invalid();
   void cancel_all();
 
-  // Tries those that are due, and answers those whose time is over. `judge` decides a check and may wait for a store.
-  void serve(Nanos now, absl::FunctionRef<void(const Request&, CheckDecision&)> judge);
-  // kMaxTime: nothing is due.
-  [[nodiscard]] Nanos next_due() const { return room_.empty() ? kMaxTime : room_.next_due(); }
+  // Answers those whose time is over, and tries those that are due: some of them, so that a long queue delays no other
+  // work of the thread (next_due() says whether there are more). `judge` decides a check: at once (true), or later by
+  // what the function makes, from any thread. What is judged later is bounded as well.
+  using Judge = absl::FunctionRef<bool(const Request&, CheckDecision&, absl::FunctionRef<Done()>)>;
+  void serve(Nanos now, Judge judge);
+  // kMaxTime: nothing is due, or it is once an answer has come.
+  [[nodiscard]] Nanos next_due() const {
+    return room_.empty() || judged_later_.load() >= kMostJudgedLater ? kMaxTime : room_.next_due();
+  }
 
  private:
+  using Waiting = std::shared_ptr<WaitingRoom::Waiting>;
+  static constexpr int kPerPass = 64;
+  static constexpr int kMostJudgedLater = 64;  // at a time
+
+  // Has `judge` decide the check, and `then` go on with the decision, now or later.
+  template <class Then>
+  void try_one(Judge judge, const Request& request, const Then& then);
+  void tried(const Waiting& waiting, std::uint64_t kicks, CheckDecision& decision);
+  void timed_out(const Waiting& waiting, CheckDecision& decision);
   bool take_off(std::uint64_t waiting, Why why);
   void answer_uncharged(const WaitingRoom::Waiting& waiting, Why why, Nanos now) const;
   [[nodiscard]] Nanos retry_in(const CheckDecision& decision) const noexcept;
@@ -57,7 +76,9 @@ class Queue {
   Clock& clock_;
   Aftermath& aftermath_;
   const bool remote_;
+  const std::function<void()> wake_;
   WaitingRoom room_;
+  std::atomic<int> judged_later_{0};
 };
 
 }  // namespace headgate::engine

@@ -130,9 +130,20 @@ bool unknown_operations() {
 
 bool arrears() {
   engine::Arrears owed;
-  for (std::size_t i = 0; i < engine::Arrears::kMost + 5; ++i) owed.add(hash(i), nullptr, 1, 1s);
-  owed.add(hash(0), nullptr, 1, 2s);  // known, so it counts
+  for (std::size_t i = 0; i < engine::Arrears::kMost + 5; ++i) owed.add(hash(i), {nullptr, 1, 1s, name(i % 20)});
+  owed.add(hash(0), {nullptr, 1, 2s, {}});  // known, so it counts
   return owed.size() == engine::Arrears::kMost && owed.lost() == 5;
+}
+
+bool arrears_of_one_owner() {
+  engine::Arrears owed;
+  constexpr std::size_t kShare = engine::Arrears::kMost / 10;
+  for (std::size_t i = 0; i < kShare; ++i) owed.add(hash(i), {nullptr, 1, 1s, "A"});
+  const bool full =
+      !owed.has_room(hash(kShare), "A") && owed.has_room(hash(0), "A") && owed.has_room(hash(kShare), "B");
+  owed.add(hash(kShare), {nullptr, 1, 1s, "A"});
+  const bool kept = owed.size() == kShare && owed.lost() == 1;
+  return full && kept && owed.take(kShare).size() == kShare && owed.has_room(hash(kShare), "A");
 }
 
 bool counted_policies() {
@@ -210,6 +221,7 @@ const BoundRow kEngine[] = {
     {"escalated_subjects", "the subject heard of least lately is forgotten", escalated_subjects},
     {"violating_agents", "the least recent violator is forgotten and counted", violating_agents},
     {"unknown_operations", "further ones are not told of", unknown_operations},
+    {"arrears of one owner", "it is denied while the store is unreachable; others are not", arrears_of_one_owner},
     {"arrears", "further cells are not made up for, and counted as lost", arrears},
     {"counted_policies", "further names are counted together", counted_policies},
     {"long_names", "the check is invalid", long_names},

@@ -104,7 +104,47 @@ TEST(WaitingRoomBounds, RoomInACellIsForThoseWhomItHeldUp) {
   EXPECT_EQ(room.take_first_due(1ns), taken);
 }
 
-TEST(WaitingRoomBounds, WhoeverIsNextIsTriedAfterOneThatWasServed) {
+TEST(WaitingRoomBounds, OwnersOfOneLineTakeTurns) {
+  WaitingRoom room;
+  const auto join = [&](std::string_view owner, int priority = 0) {
+    auto waiting = somebody(room, 1, 0ns);
+    waiting->priority = priority;
+    room.add(room.take_place(1'000, owner), std::move(waiting), room.kicks());
+  };
+  for (int i = 0; i < 4; ++i) join("A");
+  join("B");
+  join("B");
+  join("C", 5);
+  std::string order;
+  while (const auto next = room.take_first_due(1ns)) {
+    order += next->owner;
+    room.answered(*next);
+    if (order == "CAB") join("D");
+  }
+  EXPECT_EQ(order, "CABABDAA");
+}
+
+TEST(WaitingRoomBounds, LinesTakeTurnsHoweverOftenOneIsKicked) {
+  WaitingRoom room;
+  for (std::uint64_t cell = 1; cell <= 2; ++cell)
+    room.add(room.take_place(10), somebody(room, cell, 1min), room.kicks());
+  room.kick({1, 1});
+  room.kick({2, 2});
+  const std::uint64_t kicks = room.kicks();
+  const auto first = room.take_first_due(1ns);
+  room.kick({1, 1});
+  first->retry_at = 2min;
+  ASSERT_TRUE(room.put_back(first, kicks));
+  const auto second = room.take_first_due(1ns);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->line, (base::Hash128{2, 2}));
+  EXPECT_EQ(room.take_first_due(1ns), first) << "its cell was kicked while it was tried";
+  second->retry_at = 2min;
+  ASSERT_TRUE(room.put_back(second, kicks));
+  EXPECT_EQ(room.take_first_due(1ns), nullptr) << "only the other cell was kicked";
+}
+
+TEST(WaitingRoomBounds, TheNextOneIsTriedAfterOneThatWasServed) {
   WaitingRoom room;
   for (int i = 0; i < 3; ++i) room.add(room.take_place(10), somebody(room, 1, 1min), room.kicks());
   room.kick({1, 1});  // and another one, before poll()

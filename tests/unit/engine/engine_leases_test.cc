@@ -326,5 +326,24 @@ TEST_F(EngineLeases, EveryStrategyGivesBackWhatWasHeld) {
   }
 }
 
+TEST_F(EngineLeases, SettlementsCloseASharedLimitForOneMoreWindowAtTheMost) {
+  for (const char* limit :
+       {"{strategy: quota, limit: 1000, period: month}", "{strategy: fixed_window, limit: 1000, window: 1h}",
+        "{strategy: token_bucket, capacity: 1000, refill_rate: 1}",
+        "{strategy: sliding_window, limit: 1000, window: 1h}",
+        "{strategy: sliding_window_counter, limit: 1000, window: 1h}"}) {
+    SCOPED_TRACE(limit);
+    load(std::string("policies: [{id: t, unit: tokens, key: [], limit: ") + limit + "}]");
+    for (int i = 0; i < 119; ++i) {
+      const CheckDecision held = ask(Q("run").agent("A").cost("tokens", 0).hold());
+      if (!held.lease.empty()) ASSERT_TRUE(settle(held.lease, 1000));
+    }
+    const CheckDecision other = ask(Q("run").agent("B").cost("tokens", 1));
+    EXPECT_FALSE(other.allowed);
+    const bool month = std::string_view(limit).find("month") != std::string_view::npos;
+    EXPECT_LE(other.retry_after, month ? Nanos{62 * 24h} : Nanos{2h});
+  }
+}
+
 }  // namespace
 }  // namespace headgate::test

@@ -130,5 +130,54 @@ TEST_F(LateStore, WhatAnEarlierCheckWasChargedComesBackWhenALaterOneIsDenied) {
   EXPECT_EQ(engine.check(look).remaining, 9);
 }
 
+TEST_F(LateStore, AnOwnerWithoutRoomForArrearsIsDeniedAndOthersAreNot) {
+  load(
+      "policies: [{id: ten, match: {operations: [op]}, key: [agent, session], limit: {strategy: sliding_window, limit: "
+      "10, window: 60s}}]");
+  remote.why = ErrorCode::kIo;
+  Check check = check_of();
+  std::string session;
+  std::size_t allowed = 0;
+  for (std::size_t i = 0; i < Arrears::kMost / 10 + 5; ++i) {
+    session = std::to_string(i);
+    check.session = session;
+    allowed += engine.check(check).allowed ? 1 : 0;
+  }
+  EXPECT_EQ(allowed, Arrears::kMost / 10);
+  EXPECT_EQ(engine.check(check).error(), "store_unavailable");
+  EXPECT_TRUE(engine.check(check_of("b")).allowed);
+  remote.why.reset();
+  engine.cells().make_up();
+  EXPECT_EQ(engine.cells().arrears().size(), 0U) << "one portion after the other";
+}
+
+TEST_F(LateStore, AWaitEndsInTimeWhileOthersAreBeingTried) {
+  load(
+      "policies: [{id: one, match: {operations: [op]}, key: [agent], limit: {strategy: concurrency, max: 1, lease_ttl: "
+      "600s}, behavior: queue, max_wait: 500s}]");
+  std::vector<std::string> agents;
+  for (int i = 0; i < 200; ++i) agents.push_back("a" + std::to_string(i));
+  int answered = 0;
+  for (const std::string& agent : agents) {
+    for (int i = 0; i < 2; ++i) (void)engine.check_async(check_of(agent), [&](const CheckDecision&) { ++answered; });
+  }
+  EXPECT_EQ(answered, 200) << "the first of each holds the slot, the second waits";
+  Check brief = check_of("b");
+  brief.max_wait = seconds{3};
+  std::vector<Why> heard;
+  for (int i = 0; i < 2; ++i)
+    (void)engine.check_async(brief, [&](const CheckDecision& it) { heard.push_back(it.why); });
+  remote.holds_back = true;  // retries are in flight from now on
+  clock.advance(seconds{2});
+  for (int i = 0; i < 10; ++i) (void)engine.poll();
+  const std::size_t in_flight = remote.waiting.size();
+  EXPECT_LE(in_flight, 64U);
+  clock.advance(seconds{2});
+  (void)engine.poll();
+  ASSERT_EQ(heard.size(), 2U) << "its time is over, whatever the store is asked meanwhile";
+  EXPECT_EQ(heard.back(), Why::kTimedOut);
+  remote.answer_all();
+}
+
 }  // namespace
 }  // namespace headgate::engine
