@@ -12,6 +12,7 @@
 #include "store/redis/cell_codec.h"
 #include "store/redis/plan_script.h"
 #include "store/redis/wall_clock.h"
+#include "store/verdict.h"
 
 namespace headgate::store::redis {
 namespace {
@@ -70,6 +71,7 @@ class RedisStore::Call {
   [[nodiscard]] virtual Caller::Done if_late() { return {}; }
 
   [[nodiscard]] std::vector<Planned>& planned() noexcept { return planned_; }
+  [[nodiscard]] std::span<const Charge> charges() const noexcept { return charges_; }
   [[nodiscard]] const Charge& charge(std::size_t i) const noexcept { return charges_[i]; }
   [[nodiscard]] RedisStore& store() noexcept { return store_; }
 
@@ -322,46 +324,22 @@ class RedisStore::PlanCall final : public Call {
     append_end(terms, blob);
   }
 
-  // As MemoryStore::apply_locked() has it, with the cells as the script found them.
+  // The outcomes are judged here, from the cells as the script found them.
   void answer(const ScriptAnswer& script) override {
-    Answer result;
-    result.at = script.now;
-    Applied& applied = result.applied;
-    bool in_time = true;
-    std::string_view cells = script.cells;
+    ChargeVerdict verdict(terms_.effect, terms_.patience);
+    std::array<std::string_view, kMaxCharges> cells;
+    std::string_view rest = script.cells;
     for (std::size_t i = 0; i < planned().size(); ++i) {
-      const Planned& each = planned()[i];
-      const std::size_t size = told_of(each.limit.strategy);
-      outcomes_[i] = judge_told(each, cells.substr(0, size), script.now);
-      cells.remove_prefix(size);
-      const Nanos wait = outcomes_[i].wait;
-      if (wait == Nanos{0} || each.soft) continue;
-      applied.wait = wait == kNever || applied.wait == kNever ? kNever : std::max(applied.wait, wait);
-      in_time = in_time && terms_.effect == Effect::kReserve && wait != kNever && wait <= terms_.patience &&
-                wait <= each.patience && each.limit.strategy != Strategy::kConcurrency;
+      cells[i] = rest.substr(0, told_of(planned()[i].limit.strategy));
+      rest.remove_prefix(cells[i].size());
+      outcomes_[i] = judge_told(planned()[i], cells[i], script.now);
+      verdict.add(charge(i), outcomes_[i]);
     }
-    const bool admitted = script.status == ScriptAnswer::Status::kAdmitted;
-    if (admitted && applied.wait != kNever) {
-      applied.wait = script.wait;  // rounded up to where it was charged
-      applied.reserved = terms_.effect == Effect::kReserve && applied.wait > Nanos{0};
-    }
-    if (in_time && terms_.effect == Effect::kReserve) read_turns(script, applied);
-    done_(result);
-  }
-
-  void read_turns(const ScriptAnswer& script, Applied& applied) {
-    std::string_view cells = script.cells;
-    for (std::size_t i = 0; i < planned().size(); ++i) {
-      const Planned& each = planned()[i];
-      const std::string_view cell = cells.substr(0, told_of(each.limit.strategy));
-      cells.remove_prefix(cell.size());
-      if (each.limit.strategy != Strategy::kLeakyBucket || each.cost == 0 || each.soft) continue;
-      const Outcome turn = judge_told(each, cell, script.now + applied.wait);
-      outcomes_[i].delay = applied.wait + turn.delay;
-      if (outcomes_[i].delay <= terms_.patience) continue;
-      applied.wait = outcomes_[i].delay - terms_.patience;
-      return;
-    }
+    const bool charged = script.status == ScriptAnswer::Status::kAdmitted && verdict.wait() != kNever;
+    if (charged) verdict.set_wait(script.wait);  // rounded up to where it was charged
+    verdict.add_turns(charges(), outcomes_,
+                      [&](std::size_t i, Nanos wait) { return judge_told(planned()[i], cells[i], script.now + wait); });
+    done_(Answer{verdict.applied(charged), script.now});
   }
 
   const Terms terms_;

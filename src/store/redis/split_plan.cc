@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "store/redis/redis_store.h"
+#include "store/verdict.h"
 
 namespace headgate::store::redis {
 namespace {
@@ -114,17 +115,13 @@ class RedisStore::SplitPlan {
     end(denied);
   }
 
-  // Whether nobody has less patience than there is to wait.
+  // Whether each charge may be waited for as long as it has to be.
   [[nodiscard]] bool may_wait() const noexcept {
+    ChargeVerdict verdict(Effect::kReserve, terms_.patience);
     for (const Part& part : parts_) {
-      for (std::size_t i = 0; i < part.charges.size(); ++i) {
-        const Charge& charge = part.charges[i];
-        const Nanos wait = part.outcomes[i].wait;
-        if (charge.soft || wait == Nanos{0}) continue;
-        if (wait > charge.patience || charge.limit->strategy() == Strategy::kConcurrency) return false;
-      }
+      for (std::size_t i = 0; i < part.charges.size(); ++i) verdict.add(part.charges[i], part.outcomes[i]);
     }
-    return true;
+    return verdict.in_time();
   }
 
   [[nodiscard]] Answer joined() const {
@@ -134,8 +131,7 @@ class RedisStore::SplitPlan {
       for (std::size_t i = 0; i < part.indexes.size(); ++i) outcomes_[part.indexes[i]] = part.outcomes[i];
       // Where clocks differ, a refund must not look later than it was charged.
       together.at = std::min(together.at, answer.at);
-      Nanos& wait = together.applied.wait;
-      wait = wait == kNever || answer.applied.wait == kNever ? kNever : std::max(wait, answer.applied.wait);
+      together.applied.wait = longer_wait(together.applied.wait, answer.applied.wait);
       together.applied.reserved = together.applied.reserved || answer.applied.reserved;
     }
     return together;
