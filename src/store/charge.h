@@ -22,7 +22,7 @@ struct Charge {
   Nanos patience = core::kLongestSpan;  // with kReserve: how long this one may be waited for, if that is less
 };
 
-// More charges than this in one plan are refused before they reach a store.
+// More charges than this in one charge list are refused before they reach a store.
 inline constexpr std::size_t kMaxCharges = 64;
 
 enum class Effect : std::uint8_t {
@@ -46,7 +46,7 @@ struct Ask {
   std::string_view owner{};
 };
 
-// The answer for the whole plan; each charge has an Outcome of its own.
+// The answer for the whole charge list; each charge has an Outcome of its own.
 struct Applied {
   Nanos wait{0};            // until everything fits; zero: it does (and was charged, if that was asked); kNever
   bool store_full = false;  // it would have fitted, but there was no room for a new cell

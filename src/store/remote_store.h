@@ -1,4 +1,4 @@
-// A store on other machines: the same plans, answered later.
+// A store on other machines: the same charge lists, answered later.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
-// A plan whose cells lie in several slots of a cluster: no script reaches all of them, so each slot is charged on its
-// own, at once, and notes what would undo it. When all have answered the plan is settled: if all had room the notes are
-// crossed out, else what they say is done. Meanwhile others may see those units as used, never as free. What is not
-// settled within kNoteLasts, because its server was lost, is undone by whoever asks next; so is a slot whose settling
-// was lost though the plan was admitted, which then has not been charged.
+// A charge list whose cells lie in several slots of a cluster: no script reaches all of them, so each slot is charged
+// on its own, at once, and notes what would undo it. When all have answered the charge list is settled: if all had room
+// the notes are crossed out, else what they say is done. Meanwhile others may see those units as used, never as free.
+// What is not settled within kNoteLasts, because its server was lost, is undone by whoever asks next; so is a slot
+// whose settling was lost though the charge list was admitted, which then has not been charged.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -23,9 +23,9 @@ bool admitted(const RemoteStore::Answer& answer) noexcept {
 
 }  // namespace
 
-class RedisStore::SplitPlan {
+class RedisStore::SplitCharges {
  public:
-  SplitPlan(RedisStore& store, const Terms& terms, std::span<core::Outcome> outcomes, Done done)
+  SplitCharges(RedisStore& store, const Terms& terms, std::span<core::Outcome> outcomes, Done done)
       : store_(store), terms_(terms), outcomes_(outcomes), done_(std::move(done)) {}
 
   void add(std::uint16_t slot, const Charge& charge, std::size_t index) {
@@ -49,7 +49,7 @@ class RedisStore::SplitPlan {
     explicit Part(std::uint16_t of) : slot(of) {}
     std::uint16_t slot;
     std::vector<Charge> charges;
-    std::vector<std::size_t> indexes;  // in the plan
+    std::vector<std::size_t> indexes;  // in the charge list
     std::vector<core::Outcome> outcomes;
     std::optional<Result<Answer>> answer;
   };
@@ -165,11 +165,11 @@ class RedisStore::SplitPlan {
 
 void RedisStore::apply_split(const Terms& terms, std::span<const Charge> charges, std::span<core::Outcome> outcomes,
                              Done done) {
-  auto plan = std::make_unique<SplitPlan>(*this, terms, outcomes, std::move(done));
+  auto split = std::make_unique<SplitCharges>(*this, terms, outcomes, std::move(done));
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    plan->add(slot_of(key_of(charges[i].key)), charges[i], i);
+    split->add(slot_of(key_of(charges[i].key)), charges[i], i);
   }
-  plan.release()->start();
+  split.release()->start();
 }
 
 }  // namespace headgate::store::redis
