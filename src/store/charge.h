@@ -39,8 +39,8 @@ struct Ask {
   LeaseId lease = 0;         // under which concurrency is held
   bool count_denial = true;  // false: a denial is not the last word
   bool ahead = false;        // of those that wait for the store already: many checks depend on it
-  // With kReserve: what fits now is charged now, not at the instant at which the last of them does, so that nobody who
-  // shares a limit with somebody who waits has to wait, too. A leaky bucket's turn comes after the wait all the same.
+  // With kReserve: what fits now is charged now, not at the instant at which the last of them does, so that
+  // other checks of these limits do not wait as well. A leaky bucket's turn comes after the wait all the same.
   bool apart = false;
   // Whose share the new cells are of, in a store in memory. Empty: of no share. Read only where a cell is made.
   std::string_view owner{};

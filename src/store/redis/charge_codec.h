@@ -27,7 +27,7 @@ inline constexpr Units kMostLogged = Units{1} << 47;  // nor may more units be c
 struct CodedCharge {
   core::CompiledLimit limit;   // as_counted()
   std::uint32_t shape = 0;     // of the limit
-  std::uint32_t also = 0;      // of cells that somebody else has written and that are taken as they stand; 0: none
+  std::uint32_t also = 0;      // of cells written by another server that are taken as they stand; 0: none
   Units cost = 0;              // 0 where the cost can never fit
   bool never = false;          //
   bool soft = false;           //
@@ -75,8 +75,8 @@ struct ScriptAnswer {
     kStale,
     kOtherPeriod,
     kForeign,
-    kLapsed = 7,   // somebody's note has
-    kTooLate = 8,  // nobody waits for it any more, by the clock of Redis
+    kLapsed = 7,   // a note has
+    kTooLate = 8,  // past the deadline, by the clock of Redis
   };
   Status status = Status::kDenied;
   Nanos now{0};

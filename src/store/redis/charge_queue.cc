@@ -109,7 +109,7 @@ void ChargeQueue::answered(Sent& sent, const Result<Reply>& reply) {
     const std::lock_guard guard(mutex_);
     --in_flight_;
   }
-  pump();  // the next go before anybody hears of these: Redis should not wait for that
+  pump();  // before the callbacks: Redis should not wait for them
   for (std::size_t i = 0; i < lists.size(); ++i) lists[i].late = lists[i].done(part(i));
 }
 

@@ -5,11 +5,11 @@
 namespace headgate::store::redis {
 namespace {
 
-// ARGV is an instant and then charge lists, and KEYS are the cells of all of them, one after the other: whoever asks
-// much at a time pays once for being asked. Answers one text, or one for each charge list.
+// ARGV is an instant and then charge lists, and KEYS are the cells of all of them, one after the other: the
+// cost of a call is paid once for all of them. Answers one text, or one for each charge list.
 //
-// After that instant nobody waits for the answer any more: whoever asked has answered without it. So nothing is judged
-// or charged then, and one text says so, however many charge lists there are.
+// That instant is the deadline: after it the checks have been answered without Redis. So nothing is judged or charged
+// then, and one text says so, however many charge lists there are.
 //
 // In a cluster there is one charge list a call, and the notes about its cells follow them in KEYS (settle_script.cc):
 // where one of those has lapsed, nothing is done but to say so.

@@ -67,7 +67,7 @@ class RedisStore::Call {
   [[nodiscard]] virtual const Script& script() const = 0;
   virtual void answer(const ScriptAnswer& answer) = 0;
   virtual void fail(const Error& error) = 0;
-  // Who is to hear an answer that comes after fail() was told that it did not; empty: nobody.
+  // Called with an answer that comes after fail(). May be empty.
   [[nodiscard]] virtual Caller::Done if_late() { return {}; }
 
   [[nodiscard]] std::vector<CodedCharge>& coded() noexcept { return coded_; }
@@ -116,8 +116,7 @@ class RedisStore::Call {
     store_.caller_.call(std::move(command), std::move(done));
   }
 
-  // Somebody is gone who had charged one of these cells in the course of a charge list: that is undone, then this goes
-  // on.
+  // A charge list that was lost before it was settled has charged one of these cells: undoes that, then goes on.
   void settle() {
     std::string blob;
     append_settling(Settling::kLapsed, when_.now, 0, blob);
@@ -201,7 +200,7 @@ class RedisStore::Call {
         continue;
       }
       coded_[i] = code(charges_[i], live.current());
-      if (from == to) return ask();  // somebody was quicker
+      if (from == to) return ask();  // another server was quicker
       const auto carried = carry_cell(live, from, to, raw, now);
       if (!carried) return end(foreign(i));
       return replace(i, raw, *carried);
@@ -224,7 +223,7 @@ class RedisStore::Call {
     command.asked = when_.asked;
     store_.caller_.call(std::move(command), [this](const Result<Reply>& reply) {
       if (!reply) return end(reply.error());
-      ask();  // where somebody was quicker, that is what will be found
+      ask();  // if another server was quicker, its cell is found
     });
   }
 
@@ -301,7 +300,7 @@ class RedisStore::ChargeCall final : public Call {
  private:
   [[nodiscard]] const Script& script() const override { return charge_script(); }
   void fail(const Error& error) override { done_(error); }
-  // What is noted is undone by whoever has noted it.
+  // A charge with a note is undone by the caller that has noted it.
   [[nodiscard]] Caller::Done if_late() override {
     if (terms_.effect == Effect::kNone || terms_.note_as != 0) return {};
     auto late = std::make_shared<LateCharges>(store(), terms_);

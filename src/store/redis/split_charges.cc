@@ -1,7 +1,7 @@
 // A charge list whose cells lie in several slots of a cluster: no script reaches all of them, so each slot is charged
 // on its own, at once, and notes what would undo it. When all have answered the charge list is settled: if all had room
 // the notes are crossed out, else what they say is done. Meanwhile others may see those units as used, never as free.
-// What is not settled within kNoteLasts, because its server was lost, is undone by whoever asks next; so is a slot
+// What is not settled within kNoteLasts, because its server was lost, is undone by the next call; so is a slot
 // whose settling was lost though the charge list was admitted, which then has not been charged.
 #include <atomic>
 #include <memory>
@@ -104,7 +104,7 @@ class RedisStore::SplitCharges {
       return end(together);
     }
     settle(Settling::kUndo);
-    if (all && ++tries_ < kMaxTries) {  // somebody else has charged one of them meanwhile
+    if (all && ++tries_ < kMaxTries) {  // another server has charged one of them meanwhile
       looking_ = true;
       terms_.least = Nanos{0};
       return ask();
