@@ -285,7 +285,7 @@ template <Strategy kStrategy>
   const core::CompiledLimit& limit = live.entry(generation).limit;
   const std::uint64_t identity = Tag::identity(key.high, kStrategy);
   auto* cell = table.holds(seen) ? Table::find_at_home(*seen.home_of(key.low), key.low, identity) : nullptr;
-  if (cell == nullptr || !is_current({cell->words, &cell->high}, generation)) [[unlikely]]
+  if (cell == nullptr || Tag::generation(cell->high) != (generation & Tag::kGenerationMask)) [[unlikely]]
     return false;
   if ((shard.acquired + shard.throttled) % kCallsPerSweep == kCallsPerSweep - 1) [[unlikely]]
     return false;
@@ -303,8 +303,9 @@ template <Strategy kStrategy>
     outcome.remaining = step.outcome.remaining;
     outcome.burst = step.outcome.burst;
   } else {
-    const bool ahead = (cell->high & Tag::kAhead) != 0;
-    if (cost != 1 || !charge_unit(limit.numbers.log, cell->words, ahead, now, outcome)) [[unlikely]]
+    if (cost != 1 || (cell->high & Tag::kAhead) != 0) [[unlikely]]
+      return false;
+    if (!charge_unit(limit.numbers.log, cell->words, false, now, outcome)) [[unlikely]]
       return false;
   }
   outcome.limit = limit.limit;
