@@ -25,13 +25,6 @@ constexpr Nanos kSkewed = 500ms;
 // How long the shutdown waits for leased units to go back; those that do not are charged until they lapse.
 constexpr Nanos kGiveBackWithin = 1s;
 
-bool all_leased(std::span<const store::Charge> charges) noexcept {
-  for (const store::Charge& charge : charges) {
-    if (!charge.leased) return false;
-  }
-  return true;
-}
-
 std::string made_up_name() { return fmt::format("{:016x}", base::random_seed()); }
 
 }  // namespace
@@ -133,41 +126,24 @@ void SharedStore::stop() {
 
 void SharedStore::apply(std::span<const store::Charge> charges, const store::Ask& ask,
                         std::span<core::Outcome> outcomes, Done done) {
-  if (ask.effect == store::Effect::kCharge && all_leased(charges)) {
-    leases_->fetch(charges, ask, outcomes, std::move(done));
-  } else {
-    store_->apply(charges, ask, outcomes, std::move(done));
-  }
+  leases_->apply(charges, ask, outcomes, std::move(done));
 }
 
 std::optional<store::Applied> SharedStore::try_now(std::span<const store::Charge> charges, const store::Ask& ask,
                                                    std::span<core::Outcome> outcomes) {
-  using Verdict = store::redis::LeasedStore::Verdict;
-  if (ask.effect != store::Effect::kCharge || !all_leased(charges)) return std::nullopt;
-  const Verdict verdict = leases_->try_local(charges, ask.now, outcomes);
-  store::Applied applied;
-  switch (verdict) {
-    case Verdict::kAsk: return std::nullopt;
-    case Verdict::kTaken: return applied;
-    case Verdict::kDenied:
-      for (std::size_t i = 0; i < charges.size(); ++i) {
-        if (!charges[i].soft) applied.wait = std::max(applied.wait, outcomes[i].wait);
-      }
-      return applied;
-  }
-  return std::nullopt;
+  return leases_->try_now(charges, ask, outcomes);
 }
 
 void SharedStore::refund(const store::Charge& charge, Nanos charged_at, Told told) {
-  store_->refund(charge, charged_at, std::move(told));
+  leases_->refund(charge, charged_at, std::move(told));
 }
 
 void SharedStore::release(const store::Charge& charge, LeaseId lease, Told told) {
-  store_->release(charge, lease, std::move(told));
+  leases_->release(charge, lease, std::move(told));
 }
 
 void SharedStore::renew(const store::Charge& charge, LeaseId lease, Told told) {
-  store_->renew(charge, lease, std::move(told));
+  leases_->renew(charge, lease, std::move(told));
 }
 
 Result<void> SharedStore::ready() const {

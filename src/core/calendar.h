@@ -43,7 +43,7 @@ class Calendar {
   const date::time_zone* zone_ = nullptr;
 };
 
-// All that make() takes, to suggest one to who mistyped it.
+// All names that make() accepts, for suggestions after a typing error.
 [[nodiscard]] std::vector<std::string> timezone_names();
 
 }  // namespace headgate::core

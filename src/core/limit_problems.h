@@ -1,4 +1,4 @@
-// Everything that is wrong with a limit's numbers. Limit's makers tell the first of it; whoever reads a document tells
+// Everything that is wrong with a limit's numbers. Limit's makers report the first of it; readers of documents report
 // all.
 #pragma once
 

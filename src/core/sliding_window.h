@@ -103,8 +103,8 @@ inline void drop_oldest(RunLog& log, std::uint32_t count) noexcept {
 
 }  // namespace detail
 
-// Forgets what has left the window and judges the cost; charges nothing. The ring itself is not written, so a caller
-// who keeps no copy of the view has changed nothing. REQUIRES: 0 <= cost <= most.
+// Forgets what has left the window and judges the cost; charges nothing. The ring itself is not written: a caller that
+// drops the view afterwards has changed nothing. REQUIRES: 0 <= cost <= most.
 [[nodiscard]] inline Outcome sliding_window(RunLog& log, const LogNumbers& n, Units cost, Nanos now) noexcept {
   assert(cost >= 0 && cost <= n.most);
   const Nanos asked = now;
@@ -126,7 +126,7 @@ inline void drop_oldest(RunLog& log, std::uint32_t count) noexcept {
     const std::uint32_t last = detail::first_run(log, [&](const Run& run) { return run.total >= enough; });
     outcome.wait = log.run(last).at + n.window - asked;
   }
-  // Whoever comes after a reservation queues behind it.
+  // What comes after a reservation waits until that is due.
   if (log.ahead && cost > 0) outcome.wait = std::max(outcome.wait, log.newest().at - asked);
   if (used + cost > kMaxLogged) outcome.wait = std::max(outcome.wait, kMaxTime / 4);
   const Units after = outcome.fits() ? used + cost : used;
@@ -166,6 +166,62 @@ inline void sliding_window_charge(RunLog& log, Units cost, Nanos at, bool ahead)
   log.set_run(log.size - 1, {at, total});
   log.ahead = ahead;
   if (!ahead) log.seen = at;
+}
+
+// The fast form of sliding_window() followed by sliding_window_charge(), for one unit charged now: the ring has room, a
+// unit stays in the window, and fewer than 32 leave it. False: nothing was changed, and the general functions must be
+// called. A denial leaves the log as it was. Does not read the newest instant on an admission: it lies on another cache
+// line than the oldest. REQUIRES: a log of instants, and nothing reserved ahead.
+[[nodiscard]] inline bool sliding_window_unit(RunLog& log, const LogNumbers& n, Nanos now, Outcome& outcome) noexcept {
+  assert(log.instants != nullptr && !log.ahead);
+  constexpr std::uint32_t kFewLeaving = 4;
+  constexpr std::uint32_t kMostLeaving = 32;
+  // Copies, so that the numbers stay in registers.
+  const Nanos* const ring = log.instants;
+  const std::uint32_t capacity = log.capacity;
+  const std::uint32_t head = log.head;
+  const std::uint32_t size = log.size;
+  if (size == 0 || log.gone > kMaxLogged / 2) [[unlikely]]
+    return false;
+  const Nanos at = std::max(now, log.seen);
+  const Nanos since = at - n.window;  // an instant no later has left
+  const auto place = [capacity](std::uint32_t i) { return i - (i >= capacity ? capacity : 0); };
+  const auto leaves = [&](std::uint32_t i) { return ring[place(head + i)] <= since ? 1U : 0U; };
+
+  // How many leave is random: the first four are counted without a branch on each.
+  std::uint32_t leaving = 0;
+  if (size >= kFewLeaving) [[likely]] {
+    leaving = leaves(0) + leaves(1) + leaves(2) + leaves(3);
+  } else {
+    for (std::uint32_t i = 0; i < size; ++i) leaving += leaves(i);
+  }
+  if (leaving == kFewLeaving) [[unlikely]] {
+    while (leaving < size && leaving < kMostLeaving && leaves(leaving) != 0) ++leaving;
+    if (leaving == kMostLeaving) return false;
+  }
+  if (leaving == size) [[unlikely]]
+    return false;
+  const std::uint32_t oldest = place(head + leaving);
+  const std::uint32_t stay = size - leaving;
+  outcome.delay = Nanos{0};
+  if (stay >= n.most) {
+    if (stay > n.most) return false;
+    outcome.wait = ring[oldest] + n.window - now;
+    outcome.reset_after = ring[place(head + size - 1)] + n.window - now;
+    outcome.remaining = 0;
+    outcome.burst = false;
+    return true;
+  }
+  if (stay == capacity) return false;
+  log.instants[place(head + size)] = at;
+  log.head = oldest;
+  log.size = stay + 1;
+  log.gone += leaving;
+  log.seen = at;
+  outcome.wait = Nanos{0};
+  outcome.reset_after = at + n.window - now;
+  read_room(outcome, n.most - stay - 1, n.burst, 1);
+  return true;
 }
 
 // Gives back up to `units` of what was charged at `at` or, where the clock had run ahead, just after it.

@@ -53,7 +53,7 @@ inline std::int64_t counter_fits_after(Units previous, Units current, Units budg
     const Nanos start = now - now % n.window;
     state = {start, start == state.start + n.window ? state.current : 0, 0, false};
   } else if (now < state.start) {
-    now = state.start;  // the clock went back, or somebody has reserved further on
+    now = state.start;  // the clock went back, or a reservation lies further on
   } else {
     state.ahead = false;
   }

@@ -11,7 +11,6 @@ using store::Applied;
 using store::Ask;
 using store::Charge;
 using store::Effect;
-using Pace = store::MemoryStore::Pace;
 
 constexpr std::size_t kBatch = 32;  // keys whose memory is fetched ahead together
 static_assert(kMaxKeysPerCall == store::kMaxCharges);
@@ -67,14 +66,15 @@ Decision decide(const Applied& applied, const Outcome* outcomes, std::size_t cou
   return decision;
 }
 
-[[gnu::always_inline]] inline Decision decide(const store::ShortAnswer& answer) noexcept {
-  if (answer.wait == Nanos{0}) [[likely]] {
-    return {Verdict::kAllowed, Reason::kOk,        answer.burst,
-            answer.limit,      answer.remaining,   Nanos{0},
-            Nanos{0},          answer.reset_after, 0};
+// The same for the outcome of the fast form.
+[[gnu::always_inline]] inline Decision decide(const Outcome& outcome) noexcept {
+  if (outcome.fits()) [[likely]] {
+    return {Verdict::kAllowed, Reason::kOk,         outcome.burst,
+            outcome.limit,     outcome.remaining,   Nanos{0},
+            Nanos{0},          outcome.reset_after, 0};
   }
-  return {Verdict::kNotYet, Reason::kLimited,   false, answer.limit, answer.remaining, answer.wait,
-          Nanos{0},         answer.reset_after, 0};
+  return {Verdict::kNotYet, Reason::kLimited,    false, outcome.limit, outcome.remaining, outcome.wait,
+          Nanos{0},         outcome.reset_after, 0};
 }
 
 }  // namespace
@@ -94,27 +94,37 @@ MemoryLimiter::Impl::Impl(const Options& options, const store::MemoryStoreOption
       only_window(limits.has(Strategy::kSlidingWindow) ? only_limit : nullptr),
       next_lease(base::random_seed() >> 8) {}
 
-Decision MemoryLimiter::Impl::run(Nanos now, Hash128 key, std::string_view name, Units permits, How how) noexcept {
+Decision MemoryLimiter::Impl::run(Nanos now, std::span<const Charge> charges, std::span<Outcome> outcomes,
+                                  How how) noexcept {
   Ask ask{now, wall(now), how.effect, how.patience, 0, how.count_denial};
+  const auto costs = [](const Charge& charge) { return charge.cost > 0; };
+  if (holds && how.effect != Effect::kNone && std::ranges::any_of(charges, costs)) ask.lease = next_lease.fetch_add(1);
+  const Applied applied = store.apply(charges, ask, outcomes);
+  if (how.charged_after != nullptr) *how.charged_after = applied.wait;
+  return decide(applied, outcomes.data(), charges.size(), ask);
+}
+
+Decision MemoryLimiter::Impl::run(Nanos now, Hash128 key, std::string_view name, Units permits, How how) noexcept {
   if (permits < 0) [[unlikely]]
     return refused(Verdict::kNever, Reason::kInvalidCost);
-  if (holds && permits > 0 && how.effect != Effect::kNone) ask.lease = next_lease.fetch_add(1);
   if (limits.size() == 1) [[likely]] {
     const Charge charge{key, &limits.live(0), permits, name, true};
     Outcome outcome;
-    const Applied applied = store.apply({&charge, 1}, ask, {&outcome, 1});
-    if (how.charged_after != nullptr) *how.charged_after = applied.wait;
-    return decide(applied, &outcome, 1, ask);
+    return run(now, {&charge, 1}, {&outcome, 1}, how);
   }
   std::array<Charge, kMaxLimits> charges;
   std::array<Outcome, kMaxLimits> outcomes;
-  const std::size_t count = plan(key, name, permits, charges.data());
-  const Applied applied = store.apply({charges.data(), count}, ask, outcomes);
-  if (how.charged_after != nullptr) *how.charged_after = applied.wait;
-  return decide(applied, outcomes.data(), count, ask);
+  return run(now, {charges.data(), write_charges(key, name, permits, charges.data())}, outcomes, how);
 }
 
-Decision MemoryLimiter::Impl::behind_the_queue(Nanos now, Hash128 key, std::string_view name, Units permits) noexcept {
+Decision MemoryLimiter::Impl::take(Nanos now, Hash128 key, std::string_view name, Units permits, How how) noexcept {
+  if (permits > 0 && would_overtake(key)) return behind_the_queue(now, key, name, permits, how.effect);
+  return run(now, key, name, permits, how);
+}
+
+Decision MemoryLimiter::Impl::behind_the_queue(Nanos now, Hash128 key, std::string_view name, Units permits,
+                                               Effect effect) noexcept {
+  if (effect != Effect::kNone) count_denial(key, name);
   Decision decision = run(now, key, name, permits, {.effect = Effect::kNone});
   if (!decision.allowed()) return decision;
   decision = run(now, key, name, 0, {.effect = Effect::kNone});  // as things stand
@@ -123,54 +133,37 @@ Decision MemoryLimiter::Impl::behind_the_queue(Nanos now, Hash128 key, std::stri
   return decision;
 }
 
-[[gnu::always_inline]] inline Decision MemoryLimiter::Impl::take(Nanos now, Hash128 hash, std::string_view key,
-                                                                 Units permits) noexcept {
-  store::ShortAnswer answer;
+[[gnu::always_inline]] inline Decision MemoryLimiter::Impl::take_fast(Nanos now, Hash128 hash, std::string_view key,
+                                                                      Units permits) noexcept {
   if (now != clamp(now) || !queue.empty_approx()) [[unlikely]]
-    return take_one(now, key, permits);
+    return take_slowly(now, key, permits);
+  Outcome outcome;
   if (only_bucket != nullptr) {
-    if (!store.try_short<Strategy::kTokenBucket, Pace::kHasty>(hash, *only_bucket, permits, now, answer)) [[unlikely]]
-      return take_one(now, key, permits);
-    return decide(answer);
+    if (!store.try_one<Strategy::kTokenBucket>(hash, *only_bucket, permits, now, outcome)) [[unlikely]]
+      return take_slowly(now, key, permits);
+    return decide(outcome);
   }
-  if (only_window == nullptr ||
-      !store.try_short<Strategy::kSlidingWindow, Pace::kHasty>(hash, *only_window, permits, now, answer)) [[unlikely]]
-    return take_one(now, key, permits);
-  return decide(answer);
+  if (only_window == nullptr || !store.try_one<Strategy::kSlidingWindow>(hash, *only_window, permits, now, outcome))
+      [[unlikely]]
+    return take_slowly(now, key, permits);
+  return decide(outcome);
 }
 
-[[gnu::noinline, gnu::flatten]] Decision MemoryLimiter::Impl::take_long(Nanos now, std::string_view key,
-                                                                        Units permits) noexcept {
-  return take(now, store.hash(key), key, permits);
+[[gnu::noinline, gnu::flatten]] Decision MemoryLimiter::Impl::take_other(Nanos now, std::string_view key,
+                                                                         Units permits) noexcept {
+  return take_fast(now, store.hash(key), key, permits);
 }
 
-[[gnu::noinline]] Decision MemoryLimiter::Impl::take_one(Nanos now, std::string_view key, Units permits) noexcept {
+[[gnu::noinline]] Decision MemoryLimiter::Impl::take_slowly(Nanos now, std::string_view key, Units permits) noexcept {
   now = clamp(now);
-  if (only_limit == nullptr || !queue.empty_approx()) return take_any(now, key, permits);
-  if (only_bucket != nullptr || only_window != nullptr) {
-    store::ShortAnswer answer;
-    const Hash128 hash = store.hash(key);
-    const bool done =
-        only_bucket != nullptr
-            ? store.try_short<Strategy::kTokenBucket, Pace::kPatient>(hash, *only_bucket, permits, now, answer)
-            : store.try_short<Strategy::kSlidingWindow, Pace::kPatient>(hash, *only_window, permits, now, answer);
-    if (!done) return take_any(now, key, permits);
-    return decide(answer);
-  }
-  const LeaseId lease = holds ? next_lease.fetch_add(1, std::memory_order_relaxed) : 0;
-  bool done = false;
-  const Outcome outcome = store.try_one(store.hash(key), *only_limit, permits, wall(now), lease, done);
-  if (!done) return take_any(now, key, permits);
-  return decide({outcome.wait}, &outcome, 1, {.lease = lease});
-}
-
-[[gnu::noinline]] Decision MemoryLimiter::Impl::take_any(Nanos now, std::string_view key, Units permits) noexcept {
   const Hash128 hash = store.hash(key);
-  if (permits > 0 && would_overtake(hash)) {
-    count_denial(hash, key);
-    return behind_the_queue(now, hash, key, permits);
+  if (only_limit != nullptr && queue.empty_approx()) {
+    const LeaseId lease = holds ? next_lease.fetch_add(1, std::memory_order_relaxed) : 0;
+    bool done = false;
+    const Outcome outcome = store.try_one(hash, *only_limit, permits, wall(now), lease, done);
+    if (done) return decide({outcome.wait}, &outcome, 1, {.lease = lease});
   }
-  return run(now, hash, key, permits, {});
+  return take(now, hash, key, permits, {});
 }
 
 Result<std::unique_ptr<MemoryLimiter>> MemoryLimiter::make(const Options& options) {
@@ -199,10 +192,10 @@ Decision MemoryLimiter::try_acquire(std::string_view key, Units permits) noexcep
   return try_acquire_at(impl_->clock.now(), key, permits);
 }
 
-// Both flattened so that the hash is inlined here, and only here, where a call's saved registers would be felt.
+// Both flattened so that the hash is inlined here, and only here, where the registers that a call saves would be felt.
 [[gnu::flatten]] Decision MemoryLimiter::try_acquire_at(Nanos now, std::string_view key, Units permits) noexcept {
-  if (!base::Hasher::is_short(key)) return impl_->take_long(now, key, permits);
-  return impl_->take(now, impl_->store.hasher().hash_short(key), key, permits);
+  if (!base::Hasher::is_short(key)) return impl_->take_other(now, key, permits);
+  return impl_->take_fast(now, impl_->store.hasher().hash_short(key), key, permits);
 }
 
 Decision MemoryLimiter::try_acquire_all(std::span<const Request> requests) noexcept {
@@ -218,21 +211,15 @@ Decision MemoryLimiter::try_acquire_all_at(Nanos now, std::span<const Request> r
   std::array<Charge, kMaxKeysPerCall> charges;
   std::array<Outcome, kMaxKeysPerCall> outcomes;
   std::size_t count = 0;
-  bool charges_anything = false;
   for (const Request& request : requests) {
     if (request.permits < 0) return refused(Verdict::kNever, Reason::kInvalidCost);
     const Hash128 key = impl.store.hash(request.key);
     if (request.permits > 0 && impl.would_overtake(key)) {
-      impl.count_denial(key, request.key);
-      return impl.behind_the_queue(now, key, request.key, request.permits);
+      return impl.behind_the_queue(now, key, request.key, request.permits, Effect::kCharge);
     }
-    count += impl.plan(key, request.key, request.permits, charges.data() + count);
-    charges_anything = charges_anything || request.permits > 0;
+    count += impl.write_charges(key, request.key, request.permits, charges.data() + count);
   }
-  Ask ask{now, impl.wall(now), Effect::kCharge, Nanos{0}, 0};
-  if (impl.holds && charges_anything) ask.lease = impl.next_lease.fetch_add(1);
-  const Applied applied = impl.store.apply({charges.data(), count}, ask, outcomes);
-  return decide(applied, outcomes.data(), count, ask);
+  return impl.run(now, {charges.data(), count}, outcomes, {});
 }
 
 void MemoryLimiter::try_acquire_many(std::span<const Request> requests, std::span<Decision> decisions) noexcept {
@@ -251,7 +238,7 @@ void MemoryLimiter::try_acquire_many_at(Nanos now, std::span<const Request> requ
     impl.store.prefetch({keys.data(), count}, impl.limits.live(0).strategy());
     for (std::size_t i = 0; i < count; ++i) {
       const Request& request = requests[first + i];
-      decisions[first + i] = impl.take(now, keys[i], request.key, request.permits);
+      decisions[first + i] = impl.take_fast(now, keys[i], request.key, request.permits);
     }
   }
 }
@@ -261,7 +248,7 @@ Decision MemoryLimiter::acquire(std::string_view key, const AcquireOptions& opti
   std::condition_variable answered;
   std::optional<Decision> answer;
   acquire_async(key, options, [&](const Decision& decision) {
-    // Notified under the lock: the waiter may be gone the moment it is let go.
+    // Notified under the lock: the waiter may end as soon as the lock is released.
     const std::lock_guard guard(mutex);
     answer = decision;
     answered.notify_one();

@@ -1,4 +1,4 @@
-// What a MemoryLimiter is made of, and what all of its calls end in.
+// What a MemoryLimiter is made of, and the functions in which all of its calls end.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,16 @@ inline constexpr std::size_t kMaxLimits = 8;  // of one key
 struct MemoryLimiter::Impl {
   Impl(const Options& options, const store::MemoryStoreOptions& store_options);
 
-  // By value: std::clamp chooses between addresses, and so sends the instant through memory.
+  // By value: std::clamp returns a reference, which sends the instant through memory.
   [[nodiscard]] static Nanos clamp(Nanos now) noexcept {
     if (now < Nanos{0}) return Nanos{0};
     return now > kMaxTime ? kMaxTime : now;
   }
   [[nodiscard]] Nanos wall(Nanos now) const noexcept { return follows_wall ? clamp(clock.wall(now)) : now; }
 
-  // Writes the charges of one key, one per limit.
-  std::size_t plan(base::Hash128 key, std::string_view name, Units permits, store::Charge* charges) const noexcept {
+  // Writes the charges of one key, one per limit. Returns how many.
+  std::size_t write_charges(base::Hash128 key, std::string_view name, Units permits,
+                            store::Charge* charges) const noexcept {
     for (std::size_t i = 0; i < limits.size(); ++i) {
       charges[i] = {base::nth(key, i), &limits.live(i), permits, name, i == 0};
     }
@@ -35,29 +36,31 @@ struct MemoryLimiter::Impl {
   struct How {
     store::Effect effect = store::Effect::kCharge;
     Nanos patience{0};
-    Nanos* charged_after = nullptr;  // where to say how far ahead a reservation was charged
+    Nanos* charged_after = nullptr;  // receives how far ahead a reservation was charged
     bool count_denial = true;
   };
-  // Where every call about one key ends.
+  // Where every call that takes, reserves or looks ends: has the store judge and charge the list.
+  Decision run(Nanos now, std::span<const store::Charge> charges, std::span<core::Outcome> outcomes, How how) noexcept;
+  // One key, whether or not others wait for it.
   Decision run(Nanos now, base::Hash128 key, std::string_view name, Units permits, How how) noexcept;
+  // One key. A call that does not wait must not overtake those that do: while there are any it is denied.
+  Decision take(Nanos now, base::Hash128 key, std::string_view name, Units permits, How how) noexcept;
+  // The fast form of take(): a single token bucket or sliding window. The answer is built once, in its place: copying
+  // it would cost more than the bucket's arithmetic. All else starts again from the key, in take_slowly(): with nothing
+  // kept for a rare call, few registers must be saved.
+  Decision take_fast(Nanos now, base::Hash128 hash, std::string_view key, Units permits) noexcept;
+  Decision take_slowly(Nanos now, std::string_view key, Units permits) noexcept;
+  Decision take_other(Nanos now, std::string_view key, Units permits) noexcept;  // of a key of another length
 
-  // A caller who will not wait must not overtake those who do.
   [[nodiscard]] bool would_overtake(base::Hash128 key) const noexcept {
     return !queue.empty_approx() && queue.has_waiters(key);
   }
-  Decision behind_the_queue(Nanos now, base::Hash128 key, std::string_view name, Units permits) noexcept;
+  // Denies a call that would overtake.
+  Decision behind_the_queue(Nanos now, base::Hash128 key, std::string_view name, Units permits,
+                            store::Effect effect) noexcept;
   void count_denial(base::Hash128 key, std::string_view name) noexcept {
     store.count_denial({key, &limits.live(0), 0, name, true});
   }
-
-  // The common case is written out so that the answer is built once, in its place: copying it would cost more than the
-  // bucket's arithmetic. All else starts again from the key: with nothing kept for a call that almost never comes, few
-  // registers must be saved.
-  Decision take(Nanos now, base::Hash128 hash, std::string_view key, Units permits) noexcept;
-  Decision take_long(Nanos now, std::string_view key, Units permits) noexcept;
-  // Any single limit on a cell that exists; all else is a plan.
-  Decision take_one(Nanos now, std::string_view key, Units permits) noexcept;
-  Decision take_any(Nanos now, std::string_view key, Units permits) noexcept;
 
   Clock& clock;
   store::MemoryStore store;

@@ -1,4 +1,4 @@
-// What else can be done with a key than taking from it: reservations, leases, looking, clearing; and with all of them.
+// Calls of a MemoryLimiter that do not take: reservations, leases, peeking, clearing; and those about all keys.
 #include "limiter/memory_limiter_impl.h"
 
 namespace headgate {
@@ -18,14 +18,9 @@ Reservation MemoryLimiter::reserve_at(Nanos now, std::string_view key, Units per
   now = Impl::clamp(now);
   const Hash128 hash = impl_->store.hash(key);
   Reservation reservation;
-  if (permits > 0 && impl_->would_overtake(hash)) {
-    impl_->count_denial(hash, key);
-    reservation.decision_ = impl_->behind_the_queue(now, hash, key, permits);
-    return reservation;
-  }
   const Nanos patience = std::clamp(max_wait, Nanos{0}, core::kLongestSpan);
   Nanos ahead{0};
-  reservation.decision_ = impl_->run(now, hash, key, permits, {Effect::kReserve, patience, &ahead});
+  reservation.decision_ = impl_->take(now, hash, key, permits, {Effect::kReserve, patience, &ahead});
   if (reservation.ok() && permits > 0) {
     reservation.limiter_ = this;
     reservation.low_ = hash.low;
@@ -58,7 +53,7 @@ void Reservation::cancel() noexcept {
   const Nanos now = impl.clamp(impl.clock.now());
   const Hash128 key{low_, high_};
   std::array<Charge, kMaxLimits> charges;
-  const std::size_t count = impl.plan(key, {}, permits_, charges.data());
+  const std::size_t count = impl.write_charges(key, {}, permits_, charges.data());
   for (std::size_t i = 0; i < count; ++i) {
     switch (charges[i].limit->strategy()) {
       case Strategy::kConcurrency: impl.store.release(charges[i], decision_.lease, now); break;
@@ -75,7 +70,7 @@ bool MemoryLimiter::release(std::string_view key, LeaseId lease) noexcept {
   if (!impl_->holds || lease == 0) return false;
   const Hash128 hash = impl_->store.hash(key);
   std::array<Charge, kMaxLimits> charges;
-  const std::size_t count = impl_->plan(hash, key, 0, charges.data());
+  const std::size_t count = impl_->write_charges(hash, key, 0, charges.data());
   bool released = false;
   for (std::size_t i = 0; i < count; ++i) {
     if (charges[i].limit->strategy() != Strategy::kConcurrency) continue;
@@ -88,7 +83,7 @@ bool MemoryLimiter::release(std::string_view key, LeaseId lease) noexcept {
 bool MemoryLimiter::renew(std::string_view key, LeaseId lease) noexcept {
   if (!impl_->holds || lease == 0) return false;
   std::array<Charge, kMaxLimits> charges;
-  const std::size_t count = impl_->plan(impl_->store.hash(key), key, 0, charges.data());
+  const std::size_t count = impl_->write_charges(impl_->store.hash(key), key, 0, charges.data());
   bool renewed = false;
   for (std::size_t i = 0; i < count; ++i) {
     if (charges[i].limit->strategy() != Strategy::kConcurrency) continue;
@@ -103,9 +98,7 @@ Decision MemoryLimiter::peek(std::string_view key, Units permits) const noexcept
 
 Decision MemoryLimiter::peek_at(Nanos now, std::string_view key, Units permits) const noexcept {
   now = Impl::clamp(now);
-  const Hash128 hash = impl_->store.hash(key);
-  if (permits > 0 && impl_->would_overtake(hash)) return impl_->behind_the_queue(now, hash, key, permits);
-  return impl_->run(now, hash, key, permits, {.effect = Effect::kNone});
+  return impl_->take(now, impl_->store.hash(key), key, permits, {.effect = Effect::kNone});
 }
 
 Nanos MemoryLimiter::reset_time(std::string_view key) const noexcept {
@@ -156,7 +149,7 @@ Statistics MemoryLimiter::statistics_at(Nanos now, std::string_view key) const {
 void MemoryLimiter::clear(std::string_view key) noexcept {
   const Hash128 hash = impl_->store.hash(key);
   std::array<Charge, kMaxLimits> charges;
-  const std::size_t count = impl_->plan(hash, key, 0, charges.data());
+  const std::size_t count = impl_->write_charges(hash, key, 0, charges.data());
   for (std::size_t i = 0; i < count; ++i) impl_->store.clear(charges[i]);
   if (!impl_->queue.empty_approx()) impl_->queue.kick(hash);
 }

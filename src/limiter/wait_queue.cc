@@ -15,7 +15,7 @@ Decision ended(Decision decision, Reason reason) {
   return decision;
 }
 
-// Whether waiting would not change the answer, or nobody could say when. Where the store has no room for a new key,
+// Whether waiting would not change the answer, or it is not known when. Where the store has no room for a new key,
 // no instant is known at which to try again.
 bool is_final(const Decision& decision) {
   return decision.verdict != Verdict::kNotYet || decision.reason == Reason::kTooManyKeys;
@@ -101,7 +101,7 @@ WaitId WaitQueue::add(Waiter waiter) {
   line->second.entries.insert(entry);
   waiting_.fetch_add(1);
   if (goes_first) set_retry(line, retry_at(now, decision));
-  wake_.notify_all();  // under the lock: whoever sees this wait may end the queue as soon as it is let go
+  wake_.notify_all();  // under the lock: a thread that sees this wait may end the queue as soon as the lock is released
   return id;
 }
 
@@ -131,7 +131,7 @@ Nanos WaitQueue::poll() {
         serve(lines_.find(retries_.begin()->key), now, finished);
       }
       if (deadlines_.empty() || deadlines_.begin()->first > now) break;
-      expire_first(now, finished);  // whoever stood behind may have its turn at this very instant
+      expire_first(now, finished);  // the next waiter may have its turn at this very instant
     }
     next = next_due();
   }
@@ -217,7 +217,7 @@ void WaitQueue::expire_first(Nanos now, std::vector<Finished>& finished) {
   remove(entry);
 }
 
-// Limits that follow the calendar have room sooner or later than they said once somebody has set the wall clock.
+// Limits that follow the calendar have room sooner or later than they said once the wall clock has been set.
 void WaitQueue::notice_wall_step(Nanos now) {
   const Nanos skew = config_.clock->wall(now) - now;
   if (std::chrono::abs(skew - wall_skew_) <= kWallNoise) return;

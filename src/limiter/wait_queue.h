@@ -1,7 +1,7 @@
-// Those who wait for permits: per key in order of priority, then arrival.
+// Calls that wait for permits: per key in order of priority, then arrival.
 //
-// Only the first of a key is ever tried; whoever is behind it waits for it. Whoever asks for nothing takes nothing from
-// those who wait, and is not held up by them. Safe for concurrent use. Callbacks run without the lock, from add(), the
+// Only the first of a key is ever tried; the others wait for it. A call for no permits takes nothing from
+// those that wait, and is not delayed by them. Safe for concurrent use. Callbacks run without the lock, from add(), the
 // serving thread, poll(), cancel() or the destructor.
 #pragma once
 
@@ -47,17 +47,17 @@ class WaitQueue final : private ClockListener {
   WaitQueue(const WaitQueue&) = delete;
   WaitQueue& operator=(const WaitQueue&) = delete;
 
-  // Whether somebody waits, or is about to: one relaxed load, for the path that almost never finds anyone. Whoever made
-  // room under a lock that the attempt takes too, and then finds nobody here, has been seen by every attempt to come.
+  // Whether a call waits, or is about to: one relaxed load, since the queue is almost always empty. A thread that made
+  // room under a lock that the attempt takes too, and then finds the queue empty, has been seen by every later attempt.
   [[nodiscard]] bool empty_approx() const noexcept { return present_.load(std::memory_order_relaxed) == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return waiting_.load(); }
-  // Whether a caller who does not wait would overtake somebody on this key.
+  // Whether a call that does not wait would overtake another on this key.
   [[nodiscard]] bool has_waiters(const base::Hash128& key) const;
 
   // Answers at once if it can be answered, and returns 0; else queues. `done` is called exactly once.
   WaitId add(Waiter waiter);
   bool cancel(WaitId id);
-  // Serves what is due; returns when to come again (kMaxTime: nobody waits).
+  // Serves what is due; returns when to come again (kMaxTime: the queue is empty).
   Nanos poll();
   // Room may have come for this key, or for all.
   void kick(const base::Hash128& key);
@@ -118,7 +118,7 @@ class WaitQueue final : private ClockListener {
   std::set<std::pair<Nanos, WaitId>> deadlines_;
   WaitId last_id_ = 0;
   std::atomic<std::size_t> waiting_{0};
-  std::atomic<std::size_t> present_{0};  // waiting_, and whoever is being tried for the first time
+  std::atomic<std::size_t> present_{0};  // waiting_, and the calls that are being tried for the first time
   Nanos wall_skew_{0};                   // between the clock's two readings when waits were last tried
   bool stopping_ = false;
   std::thread thread_;

@@ -22,7 +22,7 @@ struct Charge {
   Nanos patience = core::kLongestSpan;  // with kReserve: how long this one may be waited for, if that is less
 };
 
-// More charges than this in one plan are refused before they reach a store.
+// More charges than this in one charge list are refused before they reach a store.
 inline constexpr std::size_t kMaxCharges = 64;
 
 enum class Effect : std::uint8_t {
@@ -39,14 +39,14 @@ struct Ask {
   LeaseId lease = 0;         // under which concurrency is held
   bool count_denial = true;  // false: a denial is not the last word
   bool ahead = false;        // of those that wait for the store already: many checks depend on it
-  // With kReserve: what fits now is charged now, not at the instant at which the last of them does, so that nobody who
-  // shares a limit with somebody who waits has to wait, too. A leaky bucket's turn comes after the wait all the same.
+  // With kReserve: what fits now is charged now, not at the instant at which the last of them does, so that
+  // other checks of these limits do not wait as well. A leaky bucket's turn comes after the wait all the same.
   bool apart = false;
   // Whose share the new cells are of, in a store in memory. Empty: of no share. Read only where a cell is made.
   std::string_view owner{};
 };
 
-// The answer for the whole plan; each charge has an Outcome of its own.
+// The answer for the whole charge list; each charge has an Outcome of its own.
 struct Applied {
   Nanos wait{0};            // until everything fits; zero: it does (and was charged, if that was asked); kNever
   bool store_full = false;  // it would have fitted, but there was no room for a new cell

@@ -13,7 +13,7 @@
 
 namespace headgate::store {
 
-// Changed by MemoryStore::change(). Its entries are read under a shard's lock; whoever holds none takes a copy, of what
+// Changed by MemoryStore::change(). Its entries are read under a shard's lock; without a lock, take a copy, of what
 // it is now or of all of it. A cell that has slept through more than kGenerations changes is taken as it stands.
 class LiveLimit {
  public:
@@ -39,7 +39,7 @@ class LiveLimit {
   // Never changes, so it may be read anywhere.
   [[nodiscard]] Strategy strategy() const noexcept { return strategy_; }
 
-  // Starts with the generations of a snapshot. REQUIRES: no cell of this limit exists, and nobody else uses it.
+  // Starts with the generations of a snapshot. REQUIRES: no cell of this limit exists, and it is not in use.
   void take_over(std::uint32_t oldest, std::span<const Entry> entries) noexcept {
     for (std::size_t i = 0; i < entries.size(); ++i) entries_[(oldest + i) % kGenerations] = entries[i];
     oldest_.store(oldest);
@@ -47,7 +47,7 @@ class LiveLimit {
   }
 
   [[nodiscard]] std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
-  // REQUIRES: a shard's lock, or that nobody changes it.
+  // REQUIRES: a shard's lock, or that it is not being changed.
   [[nodiscard]] const Entry& entry(std::uint32_t generation) const noexcept {
     return entries_[generation % kGenerations];
   }
@@ -63,7 +63,7 @@ class LiveLimit {
 
  private:
   friend class MemoryStore;
-  // Of a new generation. REQUIRES: nobody reads the entry that is reused, but under the mutex.
+  // Of a new generation. REQUIRES: the entry that is reused is read under the mutex only.
   void add(const core::CompiledLimit& limit, OnChange how) noexcept {
     const std::uint32_t next = generation() + 1;
     const std::lock_guard guard(mutex_);
@@ -75,7 +75,7 @@ class LiveLimit {
   std::atomic<std::uint32_t> generation_{0};
   std::atomic<std::uint32_t> oldest_{0};
   std::array<Entry, kGenerations> entries_{};
-  mutable std::mutex mutex_;  // of changes, and of those who read without a shard's lock
+  mutable std::mutex mutex_;  // of changes, and of reads without a shard's lock
 };
 
 }  // namespace headgate::store

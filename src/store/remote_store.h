@@ -1,4 +1,4 @@
-// A store on other machines: the same plans, answered later.
+// A store on other machines: the same charge lists, answered later.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ class RemoteStore {
     Applied applied;
     Nanos at{0};  // when, by the store's own clock, which is what a refund is told
   };
-  // Called exactly once: from a thread of the store, or before the call returns where nobody can be asked. An Error:
-  // the store could not be asked, or did not answer in time; then it may have charged all the same.
+  // Called exactly once: from a thread of the store, or before the call returns where the store is unreachable. An
+  // Error: the store could not be asked, or did not answer in time; then it may have charged all the same.
   using Done = std::function<void(const Result<Answer>&)>;
   using Told = std::function<void(const Result<bool>&)>;  // what release() and renew() of a memory store return
 
@@ -32,7 +32,7 @@ class RemoteStore {
   // What its clock says, as far as is known here.
   [[nodiscard]] virtual Nanos now_approx() const noexcept = 0;
 
-  // Answers at once where nobody needs to be asked. nullopt: nothing was done.
+  // Answers at once where that needs no round trip. nullopt: nothing was done.
   virtual std::optional<Applied> try_now(std::span<const Charge> charges, const Ask& ask,
                                          std::span<core::Outcome> outcomes) {
     (void)charges, (void)ask, (void)outcomes;

@@ -207,12 +207,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto answer = redis::read_answer(bytes, longer)) {
     check_that(answer->index < store::kMaxCharges, "an answer is about a charge of the plan");
     const store::LiveLimit live(core::compile(limits()[first / 2 % limits().size()]));
-    redis::Planned planned;
-    planned.limit = redis::as_counted(live.current());
-    planned.shape = redis::shape_of(planned.limit);
-    planned.cost = 1;
+    redis::CodedCharge coded;
+    coded.limit = redis::as_counted(live.current());
+    coded.shape = redis::shape_of(coded.limit);
+    coded.cost = 1;
     const std::size_t told = redis::told_of(live.strategy());
-    if (answer->cells.size() >= told) (void)redis::judge_told(planned, answer->cells.substr(0, told), answer->now);
+    if (answer->cells.size() >= told) (void)redis::judge_told(coded, answer->cells.substr(0, told), answer->now);
   }
   for (const Strategy strategy : {Strategy::kTokenBucket, Strategy::kSlidingWindow, Strategy::kQuota}) {
     (void)redis::shape_in(strategy, bytes);

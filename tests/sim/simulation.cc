@@ -126,6 +126,7 @@ class World {
     charge_.key = {0x5EED, 0xCE11};
     charge_.limit = &live_;
     charge_.cost = 1;
+    charge_.leased = true;
   }
 
   Findings run() {
@@ -224,13 +225,13 @@ class World {
       findings_.ideal += static_cast<std::uint64_t>(cost);
     }
 
-    const auto verdict = node->leases.try_local({&charge, 1}, node->clock.now(), {&outcome, 1});
-    if (verdict == LeasedStore::Verdict::kAsk) {
+    const auto at_once = node->leases.try_now({&charge, 1}, {.now = node->clock.now()}, {&outcome, 1});
+    if (!at_once.has_value()) {
       ask_strictly(*node, cost);
       return;
     }
     ++findings_.local;
-    if (verdict != LeasedStore::Verdict::kTaken) return;
+    if (at_once->wait != Nanos{0}) return;
     findings_.admitted += static_cast<std::uint64_t>(cost);
     meter_.admitted(cost, agenda_.now());
     if (findings_.checks % 64 == 0) look_at_nodes();
@@ -244,7 +245,7 @@ class World {
     };
     auto asked = std::make_shared<Asked>();
     asked->charge = charge_of(cost);
-    node.leases.fetch({&asked->charge, 1}, {}, {&asked->outcome, 1},
+    node.leases.apply({&asked->charge, 1}, {}, {&asked->outcome, 1},
                       [this, asked, cost](const Result<RemoteStore::Answer>& answer) {
                         if (answer.has_value() && answer->applied.wait == Nanos{0}) {
                           findings_.admitted += static_cast<std::uint64_t>(cost);

@@ -82,7 +82,7 @@ BucketScale scale_of(const CompiledLimit& limit) noexcept {
 BucketState carry_bucket(BucketState state, const BucketScale& from, const BucketScale& to, bool fraction,
                          Nanos now) noexcept {
   const Wide used = Wide{(state.full_at - now).count()} * from.den + state.carry;
-  // What lies beyond an empty bucket was reserved ahead. Its instant stays, and until then nobody is admitted.
+  // What lies beyond an empty bucket was reserved ahead. Its instant stays, and until then nothing is admitted.
   const Wide ahead = scaled(used - from.fill, to.den, from.den, to.den * kMaxTime.count());
   const Wide drawn = std::min(used, from.fill);
   const Wide carried = fraction ? scaled(drawn, to.unit * to.limit, from.unit * from.limit, to.fill)
@@ -91,9 +91,9 @@ BucketState carry_bucket(BucketState state, const BucketScale& from, const Bucke
   return {now + Nanos{static_cast<std::int64_t>(parts / to.den)}, static_cast<std::int64_t>(parts % to.den)};
 }
 
-// A bucket refills whoever drew on it, so units charged a while ago may have come back already: they must not come
-// twice. And where somebody has reserved what is yet to be refilled, only the last to do so can give it back: the
-// others keep the instants they were told, and the refill until then is theirs. `less` is the state with all of it
+// A bucket refills with time, so units charged a while ago may have come back already: they must not come twice. And of
+// several reservations of what is yet to be refilled only the last can be given back: the others keep the instants that
+// they were answered, and the refill until then is theirs. `less` is the state with all of it
 // given back, `fill` the time in which the bucket refills.
 BucketState refunded(BucketState state, BucketState less, Nanos fill, Nanos charged_at, Nanos now) noexcept {
   const Nanos last_acts_at = state.full_at - fill;
@@ -175,37 +175,6 @@ CounterState carry_counter(CounterState state, const CompiledLimit& from, const 
 }
 
 }  // namespace
-
-core::RunLog load_log(const Word* w, bool ahead, Nanos window) noexcept {
-  RunLog log;
-  const auto packed = static_cast<std::uint64_t>(w[2]);
-  if ((packed & RingWord::kInstantsOnly) != 0) {
-    log.instants = reinterpret_cast<Nanos*>(w[1]);
-  } else {
-    log.runs = reinterpret_cast<Run*>(w[1]);
-  }
-  log.head = RingWord::head(packed);
-  log.size = RingWord::size(packed);
-  log.capacity = RingWord::capacity(packed);
-  log.gone = w[3];
-  log.ahead = ahead;
-  // While a reservation lies ahead nothing is admitted before it, so no other instant needs to be remembered.
-  log.seen = ahead || w[0] == 0 ? Nanos{0} : Nanos{w[0]} - window;
-  // A cell that has slept through more changes of the window than are remembered may say less.
-  if (!ahead && log.size > 0) log.seen = std::max(log.seen, log.newest().at);
-  return log;
-}
-
-void store_log(const RunLog& log, Nanos window, Word* w, bool& ahead) noexcept {
-  const Nanos last = log.ahead ? log.newest().at : log.seen;
-  w[0] = (last + window).count();
-  w[1] = log.instants != nullptr ? reinterpret_cast<Word>(log.instants) : reinterpret_cast<Word>(log.runs);
-  w[2] = static_cast<Word>((log.instants != nullptr ? RingWord::kInstantsOnly : 0) | std::uint64_t{log.head} |
-                           (std::uint64_t{log.size} << RingWord::kIndexBits) |
-                           (std::uint64_t{log.capacity} << (2 * RingWord::kIndexBits)));
-  w[3] = log.gone;
-  ahead = log.ahead;
-}
 
 bool grow_log(RunLog& log, std::uint32_t capacity) noexcept {
   return log.instants != nullptr ? grow_log_of(log, log.instants, capacity) : grow_log_of(log, log.runs, capacity);
@@ -321,8 +290,10 @@ Outcome charge_counter(const CompiledLimit& limit, Word* w, bool& ahead, Units c
 
 Outcome charge_log(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos now, bool& no_memory) noexcept {
   const Nanos window = limit.numbers.log.window;
+  Outcome outcome;
+  if (cost == 1 && charge_unit(limit.numbers.log, w, ahead, now, outcome)) return outcome;
   RunLog log = load_log(w, ahead, window);
-  const Outcome outcome = core::sliding_window(log, limit.numbers.log, cost, now);
+  outcome = core::sliding_window(log, limit.numbers.log, cost, now);
   if (outcome.fits()) {
     no_memory = !append_run(limit, log, cost, now, false);
     if (!no_memory) store_log(log, window, w, ahead);
@@ -369,7 +340,7 @@ void refund(const CompiledLimit& limit, Word* w, bool& ahead, Units units, Nanos
       return;
     }
     case Strategy::kLeakyBucket: {
-      // Only the last turn can be given back: whoever has a later one would share it with the next to come.
+      // Only the last turn can be given back: a later one would be shared with the next charge.
       const BucketState less = core::token_bucket_refund(load_bucket(w), n.bucket, drawn);
       if (less.full_at <= charged_at) save(less, w);
       return;

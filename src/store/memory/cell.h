@@ -82,91 +82,52 @@ struct RingWord {
   }
 };
 
-// What the short ways through a store answer; kept apart from Decision so that it lives in registers.
-struct ShortAnswer {
-  Units limit;
-  Units remaining;
-  Nanos wait;
-  Nanos reset_after;
-  bool burst;
-};
-
-// A field after the other, in place: copying a whole costs more than the arithmetic. The limit is the caller's to fill
-// in.
-template <class Answer>
-void write_short(const Answer& answer, core::Outcome& outcome) noexcept {
-  outcome.wait = answer.wait;
-  outcome.delay = Nanos{0};
-  outcome.reset_after = answer.reset_after;
-  outcome.remaining = answer.remaining;
-  outcome.burst = answer.burst;
-}
-
-// core::sliding_window() and sliding_window_charge() in one, on the words as they lie, for the common case: one unit, a
-// ring of instants with room for it, nothing reserved, and not many units leaving. False: nothing was done, go the
-// usual way. REQUIRES: words[0] is no earlier than when the newest instant leaves the window, as store_log() leaves it.
-[[nodiscard]] inline bool charge_instant(const core::LogNumbers& n, Word* words, Nanos now,
-                                         ShortAnswer& answer) noexcept {
-  constexpr std::uint32_t kFewLeaving = 4;
-  constexpr std::uint32_t kMostLeaving = 32;
+// A sliding window's words as a log, and back. `window` is that of the limit that wrote them.
+[[nodiscard]] inline core::RunLog unpack_log(const Word* words, bool ahead, Nanos window) noexcept {
+  core::RunLog log;
   const auto packed = static_cast<std::uint64_t>(words[2]);
-  const std::uint32_t capacity = RingWord::capacity(packed);
-  std::uint32_t head = RingWord::head(packed);
-  std::uint32_t size = RingWord::size(packed);
-  const Units gone = words[3];
-  if ((packed & RingWord::kInstantsOnly) == 0 || size == 0 || gone > core::kMaxLogged / 2) [[unlikely]]
-    return false;
-  // Plain numbers, by value: they are to stay in registers. The newest instant is not read: it is far from the oldest.
-  auto* const ring = reinterpret_cast<Word*>(words[1]);
-  const Word window = n.window.count();
-  const Word at = std::max<Word>(now.count(), words[0] - window);
-  const Word since = at - window;  // what is no later has left
-  const auto place = [capacity](std::uint32_t i) { return i - (i >= capacity ? capacity : 0); };
-  const std::uint32_t tail = place(head + size);
-
-  // How many leave is chance, so the first few are counted without a branch on each.
-  std::uint32_t leaving = 0;
-  const auto leaves = [&](std::uint32_t i) { return ring[place(head + i)] <= since ? 1U : 0U; };
-  if (size >= kFewLeaving) [[likely]] {
-    leaving = leaves(0) + leaves(1) + leaves(2) + leaves(3);
+  if ((packed & RingWord::kInstantsOnly) != 0) {
+    log.instants = reinterpret_cast<Nanos*>(words[1]);
   } else {
-    for (std::uint32_t i = 0; i < size; ++i) leaving += leaves(i);
+    log.runs = reinterpret_cast<core::Run*>(words[1]);
   }
-  if (leaving == kFewLeaving) [[unlikely]] {
-    while (leaving < size && leaving < kMostLeaving && leaves(leaving) != 0) ++leaving;
-    if (leaving == kMostLeaving) return false;
-  }
-  if (leaving == size) [[unlikely]]
-    return false;
-  head = place(head + leaving);
-  size -= leaving;
-  if (size >= n.most) {
-    if (size > n.most) return false;
-    answer.wait = Nanos{ring[head] + window} - now;
-    answer.remaining = 0;
-    answer.reset_after = Nanos{ring[place(head + size - 1)] + window} - now;
-    answer.burst = false;
-    return true;
-  }
-  if (size == capacity) return false;
-  ring[tail] = at;
-  ++size;
-  words[0] = at + window;
-  words[2] = static_cast<Word>((packed & ~(RingWord::kIndexMask | (RingWord::kIndexMask << RingWord::kIndexBits))) |
-                               head | (std::uint64_t{size} << RingWord::kIndexBits));
-  words[3] = gone + leaving;
-  const Units room = n.most - size;
-  answer.wait = Nanos{0};
-  answer.remaining = room > n.burst ? room - n.burst : 0;
-  answer.reset_after = Nanos{at + window} - now;
-  answer.burst = room < n.burst;
-  return true;
+  log.head = RingWord::head(packed);
+  log.size = RingWord::size(packed);
+  log.capacity = RingWord::capacity(packed);
+  log.gone = words[3];
+  log.ahead = ahead;
+  // While a reservation lies ahead nothing is admitted before it, so no other instant needs to be remembered.
+  log.seen = ahead || words[0] == 0 ? Nanos{0} : Nanos{words[0]} - window;
+  return log;
+}
+inline void store_log(const core::RunLog& log, Nanos window, Word* words, bool& ahead) noexcept {
+  const Nanos last = log.ahead ? log.newest().at : log.seen;
+  words[0] = (last + window).count();
+  words[1] = log.instants != nullptr ? reinterpret_cast<Word>(log.instants) : reinterpret_cast<Word>(log.runs);
+  words[2] = static_cast<Word>((log.instants != nullptr ? RingWord::kInstantsOnly : 0) | std::uint64_t{log.head} |
+                               (std::uint64_t{log.size} << RingWord::kIndexBits) |
+                               (std::uint64_t{log.capacity} << (2 * RingWord::kIndexBits)));
+  words[3] = log.gone;
+  ahead = log.ahead;
+}
+// For a log whose words may have been written under another window: `seen` is never less than the newest instant.
+[[nodiscard]] inline core::RunLog load_log(const Word* words, bool ahead, Nanos window) noexcept {
+  core::RunLog log = unpack_log(words, ahead, window);
+  if (!ahead && log.size > 0) log.seen = std::max(log.seen, log.newest().at);
+  return log;
 }
 
-// The oldest instant of a ring of instants: all that charge_instant() may overwrite, where the ring was full and that
-// one left. With the words as they were it takes the charge back, and what had left counts again if the window grows.
-[[nodiscard]] inline Nanos& oldest_instant(const Word* words) noexcept {
-  return reinterpret_cast<Nanos*>(words[1])[RingWord::head(static_cast<std::uint64_t>(words[2]))];
+// Charges one unit by core::sliding_window_unit(). False: nothing was done, the general way has to be taken.
+// REQUIRES: the cell is up to date.
+[[nodiscard]] inline bool charge_unit(const core::LogNumbers& n, Word* words, bool ahead, Nanos now,
+                                      core::Outcome& outcome) noexcept {
+  if (ahead) return false;
+  core::RunLog log = unpack_log(words, false, n.window);
+  if (log.instants == nullptr || !core::sliding_window_unit(log, n, now, outcome)) [[unlikely]]
+    return false;
+  if (outcome.fits()) [[likely]]
+    store_log(log, n.window, words, ahead);
+  return true;
 }
 
 // No count of units that is carried over becomes larger.
@@ -202,9 +163,6 @@ void carry_over(const core::CompiledLimit& from, const core::CompiledLimit& to, 
 // Frees what the words own, if anything, and makes them those of a new cell.
 void reset_words(Strategy strategy, Word* words) noexcept;
 
-// Views of the words of the two strategies that own memory.
-[[nodiscard]] core::RunLog load_log(const Word* words, bool ahead, Nanos window) noexcept;
-void store_log(const core::RunLog& log, Nanos window, Word* words, bool& ahead) noexcept;
 [[nodiscard]] inline core::HoldTable* hold_table(const Word* words) noexcept {
   return reinterpret_cast<core::HoldTable*>(words[1]);
 }

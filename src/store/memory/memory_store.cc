@@ -7,6 +7,8 @@
 #include <limits>
 #include <mutex>
 
+#include "store/verdict.h"
+
 namespace headgate::store {
 namespace {
 
@@ -19,11 +21,29 @@ constexpr std::uint32_t kBucketsPerInsert = 2;  // swept with each new key
 constexpr std::uint32_t kBucketsAtCap = 16;     // searched for room at the cap
 constexpr std::size_t kFewCells = 8192;         // with their shards, within most cores' own cache
 
-// The instant by which this limit goes.
+// By the clock that this limit follows.
 Nanos time_for(const CompiledLimit& limit, const Ask& ask) noexcept {
   return limit.follows_wall() ? ask.wall : ask.now;
 }
 Nanos idle_before(const Ask& ask) noexcept { return std::min(ask.now, ask.wall); }
+
+bool has_instants(const Word* words) noexcept {
+  return (static_cast<std::uint64_t>(words[2]) & RingWord::kInstantsOnly) != 0;
+}
+// Whether the ring of the words is still where and as large as it was.
+bool same_ring(const Word* before, const Word* words) noexcept {
+  const auto capacity = [](const Word* w) { return RingWord::capacity(static_cast<std::uint64_t>(w[2])); };
+  return before[1] == words[1] && has_instants(words) && capacity(before) == capacity(words);
+}
+Nanos& oldest_instant(const Word* words) noexcept {
+  return reinterpret_cast<Nanos*>(words[1])[RingWord::head(static_cast<std::uint64_t>(words[2]))];
+}
+// The address is a number: there may be no ring, and a prefetch from any address does no harm.
+void prefetch_ring(const Word* words) noexcept {
+  const auto ring = static_cast<std::uintptr_t>(words[1]);
+  const std::uintptr_t oldest = ring + sizeof(Nanos) * RingWord::head(static_cast<std::uint64_t>(words[2]));
+  __builtin_prefetch(reinterpret_cast<const void*>(oldest), 1);
+}
 
 }  // namespace
 
@@ -48,23 +68,30 @@ MemoryStore::~MemoryStore() = default;
 Applied MemoryStore::apply(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes) noexcept {
   assert(!charges.empty() && charges.size() <= kMaxCharges && outcomes.size() >= charges.size());
   assert(std::ranges::all_of(charges, [](const Charge& charge) { return charge.cost >= 0; }));
-  if (charges.size() <= kMostQuick && ask.effect != Effect::kNone && records_ == nullptr) [[likely]]
-    return apply_quickly(charges, ask, outcomes);
   std::array<Shard*, kMaxCharges> shards;
   std::size_t count = 0;
   for (const Charge& charge : charges) {
     Shard* const shard = &shard_of(charge.key);
     prefetch_cell(*shard, charge.key, charge.limit->strategy());
-    shards[count++] = shard;
+    if (count == 0 || shard != shards[count - 1]) shards[count++] = shard;
   }
-  count = lock_in_order({shards.data(), count});
-  const Applied applied = apply_locked(charges, ask, outcomes);
+  count = lock_all({shards.data(), count});
+  Applied applied;
+  const bool optimistic = ask.effect != Effect::kNone && records_ == nullptr;
+  if (!optimistic || !try_charges(charges, ask, outcomes)) applied = apply_locked(charges, ask, outcomes);
   sweep_in_passing(charges, ask);
   for (std::size_t i = 0; i < count; ++i) shards[i]->lock.unlock();
   return applied;
 }
 
-std::size_t MemoryStore::lock_in_order(std::span<Shard*> shards) noexcept {
+std::size_t MemoryStore::lock_all(std::span<Shard*> shards) noexcept {
+  // In the order of the list while no lock is taken and no shard comes twice. A call that has to wait releases what it
+  // has, and waits in the order of addresses, so that no two calls wait for one another.
+  std::size_t locked = 0;
+  while (locked < shards.size() && shards[locked]->lock.try_lock()) ++locked;
+  if (locked == shards.size()) [[likely]]
+    return locked;
+  while (locked > 0) shards[--locked]->lock.unlock();
   std::sort(shards.begin(), shards.end());
   const auto end = std::unique(shards.begin(), shards.end());
   std::for_each(shards.begin(), end, [](Shard* shard) { shard->lock.lock(); });
@@ -81,22 +108,104 @@ Outcome MemoryStore::try_one(base::Hash128 key, const LiveLimit& live, Units cos
   const std::uint32_t generation = live.generation();
   const CompiledLimit& limit = live.entry(generation).limit;
   const Place place = find(shard, key, limit.strategy);
-  if (place.words == nullptr || Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) return {};
-  if (cost <= 0 || cost > limit.most || (shard.acquired + shard.throttled + 1) % kCallsPerSweep == 0) return {};
-  return charge_one(shard, place, limit, cost, now, lease, done);
-}
-
-Outcome MemoryStore::charge_one(Shard& shard, const Place& place, const CompiledLimit& limit, Units cost, Nanos now,
-                                LeaseId lease, bool& done) noexcept {
+  if (!is_current(place, generation) || cost <= 0 || cost > limit.most) return {};
+  if ((shard.acquired + shard.throttled + 1) % kCallsPerSweep == 0) return {};
   const bool was_ahead = place.ahead();
   bool ahead = was_ahead;
   bool no_memory = false;
   Outcome outcome = charge_if_fits(limit, place.words, ahead, cost, now, lease, no_memory);
   done = !no_memory;
-  if (ahead != was_ahead) *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
+  if (ahead != was_ahead) *place.high = Tag::with(*place.high, ahead, generation);
   outcome.limit = limit.limit;
   if (done) ++(outcome.fits() ? shard.acquired : shard.throttled);
   return outcome;
+}
+
+bool MemoryStore::try_charges(std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes) noexcept {
+  assert(ask.effect != Effect::kNone && records_ == nullptr);
+  std::array<Undo, kMaxCharges> undo;
+  // All cells are found first, so that their cache misses overlap.
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const Charge& charge = charges[i];
+    const std::uint32_t generation = charge.limit->generation();
+    const CompiledLimit& limit = charge.limit->entry(generation).limit;
+    const Strategy strategy = limit.strategy;
+    // Neither is taken back by its words alone: a hold lies elsewhere, and a turn has to be judged with the patience.
+    if (strategy == Strategy::kConcurrency || strategy == Strategy::kLeakyBucket) return false;
+    const Place place = find(shard_of(charge.key), charge.key, strategy);
+    if (!is_current(place, generation) || charge.cost <= 0 || charge.cost > limit.most) return false;
+    if (strategy == Strategy::kSlidingWindow) prefetch_ring(place.words);
+    undo[i].place = place;
+    undo[i].limit = &limit;
+    undo[i].made = false;
+  }
+  std::uint64_t taken = 0;  // bit i: the i-th was charged
+  std::size_t i = 0;
+  for (; i < charges.size(); ++i) {
+    const Charge& charge = charges[i];
+    const Place& place = undo[i].place;
+    const CompiledLimit& limit = *undo[i].limit;
+    remember(place, limit, undo[i]);
+    bool ahead = place.ahead();
+    if (limit.strategy == Strategy::kSlidingWindow) {
+      // The fast form alone: the general one may move the ring.
+      if (charge.cost != 1 || !charge_unit(limit.numbers.log, place.words, ahead, ask.now, outcomes[i])) break;
+    } else {
+      bool no_memory = false;
+      outcomes[i] = charge_if_fits(limit, place.words, ahead, charge.cost, time_for(limit, ask), ask.lease, no_memory);
+      *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
+    }
+    outcomes[i].limit = limit.limit;
+    if (outcomes[i].fits()) [[likely]] {
+      taken |= std::uint64_t{1} << i;
+    } else if (!charge.soft) {
+      break;
+    }
+  }
+  if (i == charges.size()) [[likely]] {
+    for (const Charge& charge : charges) shard_of(charge.key).acquired += charge.counted ? 1 : 0;
+    return true;
+  }
+  while (i-- > 0) {
+    if ((taken >> i & 1) != 0) take_back(charges[i], ask, Nanos{0}, undo[i]);
+  }
+  return false;
+}
+
+void MemoryStore::remember(const Place& place, const CompiledLimit& limit, Undo& undo) noexcept {
+  undo.place = place;
+  undo.limit = &limit;
+  undo.high = *place.high;
+  undo.words[0] = place.words[0];
+  undo.words[1] = place.words[1];
+  if (words_of(limit.strategy) == 2) return;
+  undo.words[2] = place.words[2];
+  undo.words[3] = place.words[3];
+  if (limit.strategy == Strategy::kSlidingWindow && has_instants(place.words)) {
+    undo.oldest = oldest_instant(place.words);
+  }
+}
+
+void MemoryStore::take_back(const Charge& charge, const Ask& ask, Nanos wait, const Undo& undo) noexcept {
+  if (undo.made) return erase(shard_of(charge.key), charge);
+  const CompiledLimit& limit = *undo.limit;
+  Word* const words = undo.place.words;
+  const Nanos now = time_for(limit, ask);
+  if (limit.strategy == Strategy::kConcurrency) {
+    core::concurrency_release(*hold_table(words), ask.lease, now);
+    return;
+  }
+  if (limit.strategy == Strategy::kSlidingWindow) {
+    if (!has_instants(undo.words) || !same_ring(undo.words, words)) {
+      bool ahead = undo.place.ahead();
+      store::refund(limit, words, ahead, charge.cost, now + wait, now);
+      *undo.place.high = Tag::with(*undo.place.high, ahead, Tag::generation(*undo.place.high));
+      return;
+    }
+    oldest_instant(undo.words) = undo.oldest;
+  }
+  *undo.place.high = undo.high;
+  std::copy_n(undo.words, words_of(limit.strategy), words);
 }
 
 void MemoryStore::prefetch(std::span<const base::Hash128> keys, Strategy strategy) const noexcept {
@@ -108,131 +217,82 @@ void MemoryStore::prefetch(std::span<const base::Hash128> keys, Strategy strateg
 
 Applied MemoryStore::apply_locked(std::span<const Charge> charges, const Ask& ask,
                                   std::span<Outcome> outcomes) noexcept {
-  Applied applied;
-  Plan plan;
-  bool in_time = true;  // nobody is waited for longer than they may be
+  const bool charging = ask.effect != Effect::kNone;
+  ChargeVerdict verdict(ask.effect, ask.patience);
+  Judged judged;
+  std::array<Place, kMaxCharges> places;
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const Charge& charge = charges[i];
     // Read once: a limit may change meanwhile, and what was judged by one set of numbers must be charged by it.
-    plan.generations[i] = charge.limit->generation();
-    plan.places[i] = find(shard_of(charge.key), charge.key, charge.limit->strategy());
-    plan.all_exist = plan.all_exist && plan.places[i].words != nullptr;
+    judged.generations[i] = charge.limit->generation();
+    places[i] = find(shard_of(charge.key), charge.key, charge.limit->strategy());
     // A cell named twice must have room for both.
     Units cost = charge.cost;
     for (std::size_t j = 0; j < i; ++j) {
       if (charges[j].key != charge.key || charges[j].limit != charge.limit) continue;
       if (__builtin_add_overflow(cost, charges[j].cost, &cost)) cost = std::numeric_limits<Units>::max();
     }
-    outcomes[i] = judge_cell(charge, plan.places[i], plan.generations[i], ask, cost);
-    const Nanos wait = outcomes[i].wait;
-    if (wait == Nanos{0}) {
-      const bool at_once = ask.apart && charge.limit->strategy() != Strategy::kLeakyBucket;
-      if (at_once) plan.at_once |= std::uint64_t{1} << i;
-      continue;
+    outcomes[i] = judge_cell(charge, places[i], judged.generations[i], ask, cost);
+    verdict.add(charge, outcomes[i]);
+    const std::uint64_t bit = std::uint64_t{1} << i;
+    if (!outcomes[i].fits()) {
+      if (charge.soft) judged.skipped |= bit;
+    } else if (ask.apart && charge.limit->strategy() != Strategy::kLeakyBucket) {
+      judged.at_once |= bit;
     }
-    if (charge.soft) {
-      plan.skipped |= std::uint64_t{1} << i;
-      continue;
-    }
-    applied.wait = wait == kNever || applied.wait == kNever ? kNever : std::max(applied.wait, wait);
-    // A hold begins now or not at all.
-    in_time = in_time && ask.effect == Effect::kReserve && wait != kNever && wait <= ask.patience &&
-              wait <= charge.patience && charge.limit->strategy() != Strategy::kConcurrency;
   }
+  verdict.add_turns(charges, outcomes, [&](std::size_t i, Nanos wait) {
+    Ask then = ask;
+    then.now += wait;
+    return judge_cell(charges[i], places[i], judged.generations[i], then, charges[i].cost);
+  });
 
-  bool admitted = in_time;
-  if (admitted && ask.effect == Effect::kReserve) admitted = turns_in_time(charges, plan, ask, applied, outcomes);
-  if (ask.effect != Effect::kNone && admitted) {
-    applied.store_full = !charge_all(charges, plan, ask, applied.wait);
-    applied.share_full = plan.share_full;
-    applied.reserved = applied.wait > Nanos{0} && !applied.store_full;
-  }
-  const bool taken = admitted && !applied.store_full;
-  if (ask.effect != Effect::kNone && (taken || ask.count_denial)) {
+  const bool taken = verdict.in_time() && (!charging || charge_all(charges, judged, ask, verdict.wait()));
+  Applied applied = verdict.applied(taken);
+  applied.store_full = verdict.in_time() && !taken;
+  applied.share_full = judged.share_full;
+  if (charging && (taken || ask.count_denial)) {
     for (const Charge& charge : charges) count(shard_of(charge.key), charge, taken);
   }
   return applied;
 }
 
-bool MemoryStore::turns_in_time(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Applied& applied,
-                                std::span<Outcome> outcomes) noexcept {
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    if (charges[i].limit->strategy() != Strategy::kLeakyBucket || charges[i].cost == 0 || charges[i].soft) continue;
-    Ask then = ask;
-    then.now += applied.wait;
-    const Outcome turn = judge_cell(charges[i], plan.places[i], plan.generations[i], then, charges[i].cost);
-    outcomes[i].delay = applied.wait + turn.delay;
-    if (outcomes[i].delay <= ask.patience) continue;
-    applied.wait = outcomes[i].delay - ask.patience;
-    return false;
-  }
-  return true;
-}
-
-bool MemoryStore::charge_all(std::span<const Charge> charges, Plan& plan, const Ask& ask, Nanos wait) noexcept {
-  std::uint64_t made = 0;
-  std::uint64_t charged = 0;
+bool MemoryStore::charge_all(std::span<const Charge> charges, Judged& judged, const Ask& ask, Nanos wait) noexcept {
   static_assert(kMaxCharges <= 64);
-  if (plan.all_exist) {
-    for (std::size_t i = 0; i < charges.size(); ++i) {
-      const Charge& charge = charges[i];
-      if (charge.cost == 0 || (plan.skipped >> i & 1) != 0) continue;
-      if (charge_place(charge, plan.places[i], plan.generations[i], ask, plan.wait_of(i, wait))) {
-        charged |= std::uint64_t{1} << i;
-      } else if (!charge.soft) {
-        take_back(charges, plan, ask, wait, {made, charged});
-        return false;
-      }
-    }
-    return true;
-  }
-
-  // New cells first: if there is no room for one, the cells that exist have not been touched. Making one may move
-  // others, so each is looked up again.
+  std::array<Undo, kMaxCharges> undo;
+  std::uint64_t charged = 0;
+  // New cells first: if there is no room for one, the cells that exist have not been touched. Making one may move or
+  // drop others, so each is looked up again.
   for (const bool make : {true, false}) {
     for (std::size_t i = 0; i < charges.size(); ++i) {
       const Charge& charge = charges[i];
       const std::uint64_t bit = std::uint64_t{1} << i;
-      if (charge.cost == 0 || ((charged | plan.skipped) & bit) != 0) continue;
+      if (charge.cost == 0 || ((charged | judged.skipped) & bit) != 0) continue;
       Shard& shard = shard_of(charge.key);
-      const bool exists = find(shard, charge.key, charge.limit->strategy()).words != nullptr;
+      Place place = find(shard, charge.key, charge.limit->strategy());
+      const bool exists = place.words != nullptr;
       if (make && exists) continue;
-      if (!charge_cell(charge, plan.generations[i], ask, plan.wait_of(i, wait))) {
-        if (charge.soft) continue;
-        plan.share_full = has_share(owner_bits(ask.owner));
-        take_back(charges, plan, ask, wait, {made, charged});
-        return false;
+      if (!exists) place = insert(shard, charge, judged.generations[i], ask);
+      if (place.words != nullptr) {
+        remember(place, charge.limit->entry(judged.generations[i]).limit, undo[i]);
+        undo[i].made = !exists;
+        if (charge_place(charge, place, judged.generations[i], ask, judged.wait_of(i, wait))) {
+          charged |= bit;
+          continue;
+        }
+        if (!exists) erase(shard, charge);
       }
-      charged |= bit;
-      if (!exists) made |= bit;
+      if (charge.soft) continue;
+      judged.share_full = has_share(owner_bits(ask.owner));
+      for (std::size_t j = charges.size(); j-- > 0;) {
+        if ((charged >> j & 1) == 0) continue;
+        undo[j].place = find(shard_of(charges[j].key), charges[j].key, charges[j].limit->strategy());
+        if (undo[j].place.words != nullptr) take_back(charges[j], ask, judged.wait_of(j, wait), undo[j]);
+      }
+      return false;
     }
   }
   return true;
-}
-
-void MemoryStore::take_back(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Nanos wait,
-                            Progress progress) noexcept {
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    const Charge& charge = charges[i];
-    Shard& shard = shard_of(charge.key);
-    if (((progress.made >> i) & 1) != 0) {
-      erase(shard, charge);
-      continue;
-    }
-    const CompiledLimit& limit = charge.limit->entry(plan.generations[i]).limit;
-    const Place place = find(shard, charge.key, limit.strategy);
-    if (((progress.charged >> i) & 1) == 0 || place.words == nullptr) continue;
-    bool ahead = place.ahead();
-    const Nanos at = time_for(limit, ask);
-    if (limit.strategy == Strategy::kConcurrency) {
-      core::concurrency_release(*hold_table(place.words), ask.lease, at);
-    } else if (limit.strategy == Strategy::kLeakyBucket) {
-      store::save(core::token_bucket_refund(load_bucket(place.words), limit.numbers.bucket, charge.cost), place.words);
-    } else {
-      store::refund(limit, place.words, ahead, charge.cost, at + plan.wait_of(i, wait), at);
-    }
-    *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
-  }
 }
 
 void MemoryStore::count(Shard& shard, const Charge& charge, bool admitted) noexcept {
@@ -246,7 +306,7 @@ void MemoryStore::count(Shard& shard, const Charge& charge, bool admitted) noexc
   Records& records = records_of(shard);
   auto found = records.find(record_key(charge.key));
   if (found == records.end()) {
-    // A record lives as long as its cell: nobody can fill the memory with keys that were never admitted.
+    // A record lives as long as its cell: keys that were never admitted cannot fill the memory.
     if (find(shard, charge.key, charge.limit->strategy()).words == nullptr) return;
     try {
       found = records.try_emplace(record_key(charge.key), KeyRecord{std::string(charge.name), 0, 0}).first;
@@ -274,7 +334,7 @@ Outcome MemoryStore::judge_cell(const Charge& charge, const Place& place, std::u
   const bool idle = place.words != nullptr && place.words[0] < now.count();
   if (place.words == nullptr || (idle && ask.effect == Effect::kNone)) {
     outcome = judge(limit, kNew.data(), false, judged, now);
-  } else if (Tag::generation(*place.high) == (generation & Tag::kGenerationMask)) {
+  } else if (is_current(place, generation)) {
     if (ask.effect != Effect::kNone && (judged == cost || charge.soft)) {
       leave_future(limit, place.words, place.ahead(), now);
     }
@@ -300,24 +360,13 @@ Outcome MemoryStore::judge_cell(const Charge& charge, const Place& place, std::u
   return outcome;
 }
 
-bool MemoryStore::charge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Nanos wait) noexcept {
-  Shard& shard = shard_of(charge.key);
-  Place place = find(shard, charge.key, charge.limit->strategy());
-  if (place.words == nullptr) {
-    place = insert(shard, charge, charge.limit->strategy(), ask);
-    if (place.words == nullptr) return false;
-    *place.high = Tag::with(*place.high, false, generation);
-  }
-  return charge_place(charge, place, generation, ask, wait);
-}
-
 bool MemoryStore::charge_place(const Charge& charge, const Place& place, std::uint32_t generation, const Ask& ask,
                                Nanos wait) noexcept {
   const CompiledLimit& limit = charge.limit->entry(generation).limit;
   const Nanos now = time_for(limit, ask);
   if (limit.strategy == Strategy::kConcurrency) wait = Nanos{0};
   bool ahead = place.ahead();
-  if (Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) {
+  if (!is_current(place, generation)) {
     bring_up_to_date(*charge.limit, generation, Tag::generation(*place.high), place.words, ahead, now);
   }
   const bool charged = store::charge(limit, place.words, ahead, charge.cost, now + wait, wait > Nanos{0}, ask.lease);
@@ -330,7 +379,8 @@ std::uint64_t MemoryStore::owner_bits(std::string_view owner) const noexcept {
   return (1 + hasher_(owner).low % (Tag::kOwners - 1)) << Tag::kOwnerShift;
 }
 
-MemoryStore::Place MemoryStore::insert(Shard& shard, const Charge& charge, Strategy strategy, const Ask& ask) noexcept {
+MemoryStore::Place MemoryStore::insert(Shard& shard, const Charge& charge, std::uint32_t generation,
+                                       const Ask& ask) noexcept {
   const Nanos idle = idle_before(ask);
   sweep(shard, kBucketsPerInsert, idle);
   const std::uint64_t owner = owner_bits(ask.owner);
@@ -343,7 +393,8 @@ MemoryStore::Place MemoryStore::insert(Shard& shard, const Charge& charge, Strat
       return {};
     }
   }
-  const std::uint64_t high = Tag::identity(charge.key.high, strategy) | (charge.callers ? Tag::kCallers : 0) | owner;
+  const std::uint64_t identity = Tag::identity(charge.key.high, charge.limit->strategy());
+  const std::uint64_t high = Tag::with(identity | (charge.callers ? Tag::kCallers : 0) | owner, false, generation);
   return place_new(shard, charge.key.low, high, idle);
 }
 
@@ -399,7 +450,7 @@ bool MemoryStore::make_room(Shard& shard, Nanos idle_before, For whom) noexcept 
   const bool dropped = sweep(shard, kBucketsAtCap, idle_before) > 0;
   if (whom == For::kOthers) {
     if (dropped) return true;
-    // Wherever in the shard they are: whoever may name keys could otherwise keep others out.
+    // Anywhere in the shard: callers that may name keys could otherwise keep others out.
     const std::uint32_t all = std::max(shard.small.bucket_count(), shard.large.bucket_count());
     if (callers > 0 && evict(shard, all, {Tag::kCallers, Tag::kCallers})) return true;
     return at_cap_ != AtCap::kRefuseNew && evict(shard, kBucketsAtCap, kAnyCell);

@@ -1,13 +1,15 @@
 // Cells in memory: sharded by hash, each shard a lock of four bytes and two small tables.
 //
-// A plan is judged and charged under the locks of all its shards, taken in order: all of it or nothing. The store knows
-// no policies, no clock and no names (unless it is asked to keep them).
+// A charge list is judged and charged under the locks of all its shards: all of it or nothing. There are two ways. The
+// optimistic one expects that every cell exists, is up to date and has room: it charges cell after cell, and takes all
+// of it back at the first that does not fit. Then the general one judges all charges, decides (see store/verdict.h) and
+// charges. The store knows no policies, no clock and, unless keys are tracked, no names.
 //
 // Limits that callers name themselves have a share of the cells. When that is full, at_cap says what becomes of their
 // next one; all others may take the whole store, and at the cap the cells of callers make room for them.
 //
-// The asker (Ask::owner) owns the cells that its plans make, and may be bounded in how many that are at a time. A cell
-// keeps 16 bits of its owner, so that it is given back when the cell goes; owners whose names agree in these bits count
+// Ask::owner owns the cells that its charge lists make, and may be bounded in how many that are at a time. A cell keeps
+// 16 bits of its owner, so that it is given back when the cell goes; owners whose names agree in these bits count
 // together (one pair in 65,535). Only making and dropping cells costs anything. Threads that make cells at the same
 // moment may exceed the bound by one each.
 #pragma once
@@ -55,26 +57,23 @@ class MemoryStore {
   [[nodiscard]] base::Hash128 hash(std::string_view key) const noexcept { return hasher_(key); }
   [[nodiscard]] const base::Hasher& hasher() const noexcept { return hasher_; }
 
-  // The cases that must be fast, without building a plan: a single token bucket or sliding window that exists and is up
-  // to date. False: nothing was done, go the usual way. kHasty also gives up where the lock is taken or the cell not in
-  // its first bucket: it calls nothing, so that its caller has few registers to save.
-  // REQUIRES: `live` is of this strategy, and keys are not tracked.
-  enum class Pace : std::uint8_t { kHasty, kPatient };
-  template <Strategy kStrategy, Pace kPace>
-  [[nodiscard]] bool try_short(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now,
-                               ShortAnswer& answer) noexcept;
-
-  // The same for any strategy, a little slower. `now` is by the clock that the limit follows.
-  // `done` is false where nothing was done: go the usual way. REQUIRES: keys are not tracked.
+  // The optimistic way for one charge, without a list: the cell exists and is up to date. `done` is false where nothing
+  // was done: apply() has to be called. `now` is by the clock that the limit follows. REQUIRES: keys are not tracked.
   [[nodiscard]] core::Outcome try_one(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now, LeaseId lease,
                                       bool& done) noexcept;
+  // The same for a strategy that is known at compile time; false: nothing was done. It is inlined and calls no
+  // function, so that its caller saves few registers: it also gives up if the lock is taken, the cell is not in its
+  // home bucket, or a sweep is due. REQUIRES: `live` is of this strategy.
+  template <Strategy kStrategy>
+  [[nodiscard]] bool try_one(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now,
+                             core::Outcome& outcome) noexcept;
 
   // All charges or none. REQUIRES: 1 <= charges.size() <= kMaxCharges, outcomes.size() >= charges.size(), costs >= 0.
   Applied apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
 
   // Fetches the cells of several keys ahead of the calls that need them.
   void prefetch(std::span<const base::Hash128> keys, Strategy strategy) const noexcept;
-  // The same for a key whose turn comes very soon: of the way there, what comes first.
+  // The same for a key that is charged next: fetches its shard only.
   void prefetch_way(const base::Hash128& key) const noexcept { __builtin_prefetch(&shard_of(key), 1); }
 
   // Gives back what was charged at charged_at (by the steady timeline, or the wall clock for limits that follow it; for
@@ -132,7 +131,6 @@ class MemoryStore {
   static_assert(sizeof(Shard) == 64);
 
   static constexpr std::uint64_t kCallsPerSweep = 64;
-  using Generations = std::array<std::uint32_t, kMaxCharges>;  // of the limits of a plan
 
   // Where a charge's cell is, or nullptr.
   struct Place {
@@ -140,9 +138,6 @@ class MemoryStore {
     std::uint64_t* high;
     [[nodiscard]] bool ahead() const noexcept { return (*high & Tag::kAhead) != 0; }
   };
-
-  // Plans of up to so many charges, which are to be charged now, may pass quickly where keys are not tracked.
-  static constexpr std::size_t kMostQuick = 8;
 
   [[nodiscard]] Shard& shard_of(const base::Hash128& key) const noexcept { return shards_[key.low & shard_mask_]; }
   static void prefetch_cell(const Shard& shard, const base::Hash128& key, Strategy strategy) noexcept {
@@ -152,90 +147,58 @@ class MemoryStore {
       shard.large.prefetch(key.low);
     }
   }
-  [[nodiscard]] core::Outcome charge_one(Shard& shard, const Place& place, const core::CompiledLimit& limit, Units cost,
-                                         Nanos now, LeaseId lease, bool& done) noexcept;
-  // Locks each of them once, and says how many that are: they come first then. In the order of their addresses, so that
-  // no two plans wait for one another.
-  static std::size_t lock_in_order(std::span<Shard*> shards) noexcept;
-  // Tries the quick pass first. REQUIRES: the plan may pass quickly (see kMostQuick).
-  Applied apply_quickly(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
-  Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
-  // After a plan of one charge, now and then. REQUIRES: its shard is locked.
+  // Locks each shard once. Returns how many there are: they come first then.
+  static std::size_t lock_all(std::span<Shard*> shards) noexcept;
+  [[nodiscard]] static bool is_current(const Place& place, std::uint32_t generation) noexcept {
+    return place.words != nullptr && Tag::generation(*place.high) == (generation & Tag::kGenerationMask);
+  }
+  // After a list of one charge, now and then. REQUIRES: its shard is locked.
   void sweep_in_passing(std::span<const Charge> charges, const Ask& ask) noexcept {
-    if (charges.size() != 1 || ask.effect == Effect::kNone) return;  // when only looking, `now` may be any instant
+    if (charges.size() != 1 || ask.effect == Effect::kNone) return;  // with kNone, `now` may be any instant
     Shard& shard = shard_of(charges[0].key);
     if ((shard.acquired + shard.throttled) % kCallsPerSweep == 0) sweep(shard, 1, std::min(ask.now, ask.wall));
   }
-  // The usual case: every cell exists, is up to date, and has room. Charges one after the other, and takes all of it
-  // back if one does not fit. False: nothing was done, go the long way.
-  // REQUIRES: the shards are locked; see kMostQuick.
-  [[nodiscard]] bool try_plan(std::span<const Charge> charges, const Ask& ask,
-                              std::span<core::Outcome> outcomes) const noexcept;
-  // How to take one charge back.
+
+  // A cell as it was before one charge.
   struct Undo {
-    // What was changed; kInstant: all but the second word, and the ring.
-    enum class Kind : std::uint8_t { kFirstWord, kSecondWord, kInstant, kAll };
-    const core::CompiledLimit* limit;
     Place place;
-    Word first;   // the cell as it was
-    Word second;  // kInstant: the ring's oldest instant
-    Word third;
-    Word fourth;
+    const core::CompiledLimit* limit;
     std::uint64_t high;
-    Kind kind;
+    Word words[4];
+    Nanos oldest;  // a ring of instants: the only entry that a charge of one unit may overwrite
+    bool made;     // the charge has made the cell
   };
-  // False: nothing was done. All but the limit is said in the outcome. REQUIRES: undo.place is the charge's cell, which
-  // is up to date, and 0 < cost <= most.
-  [[nodiscard]] static bool charge_quickly(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
-                                           core::Outcome& outcome, Undo& undo) noexcept;
-  [[nodiscard]] static bool quick_bucket(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
-                                         core::Outcome& outcome, Undo& undo) noexcept;
-  [[nodiscard]] static bool quick_instant(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
-                                          core::Outcome& outcome, Undo& undo) noexcept;
-  [[nodiscard]] static bool quick_window(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
-                                         core::Outcome& outcome, Undo& undo) noexcept;
-  [[nodiscard]] static bool quick_any(const Charge& charge, const core::CompiledLimit& limit, const Ask& ask,
-                                      core::Outcome& outcome, Undo& undo) noexcept;
-  static void take_back(const Undo& undo) noexcept;
-  // Quotas whose period has begun and has room, all of them or none: false. REQUIRES: as for try_plan().
-  [[nodiscard]] bool quick_quotas(std::span<const Charge> charges, const Ask& ask,
-                                  core::Outcome* outcomes) const noexcept;
-  template <int kWords>
-  [[nodiscard]] static Place find_soon(const CellTable<kWords>& table, const Charge& charge,
-                                       Strategy strategy) noexcept;
-  [[nodiscard]] static bool may_pass(const Charge& charge, const Place& place, Undo& undo) noexcept;
+  static void remember(const Place& place, const core::CompiledLimit& limit, Undo& undo) noexcept;
+  // Takes one charge back. REQUIRES: undo.place is still the cell's, and later charges of it were taken back before.
+  void take_back(const Charge& charge, const Ask& ask, Nanos wait, const Undo& undo) noexcept;
+
+  // The optimistic way. False: nothing was done. REQUIRES: the shards are locked, keys are not tracked, and something
+  // is to be charged.
+  [[nodiscard]] bool try_charges(std::span<const Charge> charges, const Ask& ask,
+                                 std::span<core::Outcome> outcomes) noexcept;
+  // The general way. REQUIRES: the shards are locked.
+  Applied apply_locked(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes) noexcept;
+  // Reads the limit as of `generation`: it may change meanwhile.
   [[nodiscard]] core::Outcome judge_cell(const Charge& charge, const Place& place, std::uint32_t generation,
                                          const Ask& ask, Units cost) noexcept;
-  [[nodiscard]] bool charge_cell(const Charge& charge, std::uint32_t generation, const Ask& ask, Nanos wait) noexcept;
   [[nodiscard]] bool charge_place(const Charge& charge, const Place& place, std::uint32_t generation, const Ask& ask,
                                   Nanos wait) noexcept;
-  // What apply_locked() finds out while it judges.
-  struct Plan {
-    Generations generations;
-    std::array<Place, kMaxCharges> places;
-    std::uint64_t skipped = 0;  // bit i: the i-th charge is soft and does not fit
-    std::uint64_t at_once = 0;  // bit i: it is charged now, however long others have to wait
-    bool all_exist = true;
-    bool share_full = false;  // charge_all() failed because the owner has its share
+  // What apply_locked() has found out about a charge list.
+  struct Judged {
+    std::array<std::uint32_t, kMaxCharges> generations;  // of the limits
+    std::uint64_t skipped = 0;                           // bit i: the i-th charge is soft and does not fit
+    std::uint64_t at_once = 0;                           // bit i: it is charged now, however long others have to wait
+    bool share_full = false;                             // charge_all() failed because the owner has its share
     [[nodiscard]] Nanos wait_of(std::size_t i, Nanos wait) const noexcept {
       return (at_once >> i & 1) != 0 ? Nanos{0} : wait;
     }
   };
-  // Whether every leaky bucket's turn comes within the caller's patience; says in the outcomes when it does.
-  [[nodiscard]] bool turns_in_time(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Applied& applied,
-                                   std::span<core::Outcome> outcomes) noexcept;
-  // False: there was no room for a new cell, and everything is as it was (but for rounding, where memory ran out).
-  [[nodiscard]] bool charge_all(std::span<const Charge> charges, Plan& plan, const Ask& ask, Nanos wait) noexcept;
-  // Bit i: the i-th charge made its cell, was written.
-  struct Progress {
-    std::uint64_t made = 0;
-    std::uint64_t charged = 0;
-  };
-  void take_back(std::span<const Charge> charges, const Plan& plan, const Ask& ask, Nanos wait,
-                 Progress progress) noexcept;
+  // False: there was no room for a new cell or no memory, and everything is as it was (but for rounding in a sliding
+  // window whose ring has grown).
+  [[nodiscard]] bool charge_all(std::span<const Charge> charges, Judged& judged, const Ask& ask, Nanos wait) noexcept;
   void erase(Shard& shard, const Charge& charge) noexcept;
   [[nodiscard]] static Place find(Shard& shard, const base::Hash128& key, Strategy strategy) noexcept;
-  [[nodiscard]] Place insert(Shard& shard, const Charge& charge, Strategy strategy, const Ask& ask) noexcept;
+  [[nodiscard]] Place insert(Shard& shard, const Charge& charge, std::uint32_t generation, const Ask& ask) noexcept;
   void bring_up_to_date(const LiveLimit& live, std::uint32_t generation, std::uint32_t own, Word* words, bool& ahead,
                         Nanos now) const noexcept;
   enum class For : std::uint8_t { kCallers, kOthers };
@@ -297,9 +260,10 @@ inline MemoryStore::Place MemoryStore::find(Shard& shard, const base::Hash128& k
   return cell == nullptr ? Place{} : Place{cell->words, &cell->high};
 }
 
-template <Strategy kStrategy, MemoryStore::Pace kPace>
-[[gnu::always_inline]] inline bool MemoryStore::try_short(base::Hash128 key, const LiveLimit& live, Units cost,
-                                                          Nanos now, ShortAnswer& answer) noexcept {
+template <Strategy kStrategy>
+[[gnu::always_inline]] inline bool MemoryStore::try_one(base::Hash128 key, const LiveLimit& live, Units cost, Nanos now,
+                                                        core::Outcome& outcome) noexcept {
+  static_assert(kStrategy == Strategy::kTokenBucket || kStrategy == Strategy::kSlidingWindow);
   assert(live.strategy() == kStrategy);
   assert(records_ == nullptr);
   using Table = CellTable<words_of(kStrategy)>;
@@ -314,22 +278,16 @@ template <Strategy kStrategy, MemoryStore::Pace kPace>
   // Taking the lock waits for all earlier stores: find and fetch the bucket meanwhile.
   const auto seen = table.extent();
   seen.prefetch(key.low);
-  if constexpr (kPace == Pace::kPatient) {
-    shard.lock.lock();
-  } else if (!shard.lock.try_lock()) [[unlikely]] {
+  if (!shard.lock.try_lock()) [[unlikely]]
     return false;
-  }
   const std::lock_guard guard(shard.lock, std::adopt_lock);
   const std::uint32_t generation = live.generation();
   const core::CompiledLimit& limit = live.entry(generation).limit;
   const std::uint64_t identity = Tag::identity(key.high, kStrategy);
   auto* cell = table.holds(seen) ? Table::find_at_home(*seen.home_of(key.low), key.low, identity) : nullptr;
-  if (kPace == Pace::kPatient && cell == nullptr) [[unlikely]]
-    cell = table.find(key.low, identity);
   if (cell == nullptr || Tag::generation(cell->high) != (generation & Tag::kGenerationMask)) [[unlikely]]
     return false;
-  const bool passing = (shard.acquired + shard.throttled) % kCallsPerSweep == kCallsPerSweep - 1;
-  if (kPace == Pace::kHasty && passing) [[unlikely]]
+  if ((shard.acquired + shard.throttled) % kCallsPerSweep == kCallsPerSweep - 1) [[unlikely]]
     return false;
 
   if constexpr (kStrategy == Strategy::kTokenBucket) {
@@ -339,24 +297,23 @@ template <Strategy kStrategy, MemoryStore::Pace kPace>
     const auto step = core::token_bucket_whole(load_bucket(cell->words), limit.numbers.bucket, cost, now);
     if (step.outcome.fits()) [[likely]]
       cell->words[0] = step.next.full_at.count();
-    answer.remaining = step.outcome.remaining;
-    answer.wait = step.outcome.wait;
-    answer.reset_after = step.outcome.reset_after;
-    answer.burst = step.outcome.burst;
+    // Field by field: copying the struct stalls store forwarding.
+    outcome.wait = step.outcome.wait;
+    outcome.reset_after = step.outcome.reset_after;
+    outcome.remaining = step.outcome.remaining;
+    outcome.burst = step.outcome.burst;
   } else {
-    static_assert(kStrategy == Strategy::kSlidingWindow);
     if (cost != 1 || (cell->high & Tag::kAhead) != 0) [[unlikely]]
       return false;
-    if (!charge_instant(limit.numbers.log, cell->words, now, answer)) [[unlikely]]
+    if (!charge_unit(limit.numbers.log, cell->words, false, now, outcome)) [[unlikely]]
       return false;
   }
-  answer.limit = limit.limit;
-  if (answer.wait == Nanos{0}) [[likely]] {
+  outcome.limit = limit.limit;
+  if (outcome.fits()) [[likely]] {
     ++shard.acquired;
   } else {
     ++shard.throttled;
   }
-  if (kPace == Pace::kPatient && passing) sweep(shard, 1, now);
   return true;
 }
 

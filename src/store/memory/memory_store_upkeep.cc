@@ -50,7 +50,7 @@ bool MemoryStore::on_cell(const Charge& charge, Nanos now, Act act) noexcept {
   const Place place = find(shard, charge.key, limit.strategy);
   if (place.words == nullptr) return false;
   bool ahead = place.ahead();
-  if (Tag::generation(*place.high) != (generation & Tag::kGenerationMask)) {
+  if (!is_current(place, generation)) {
     bring_up_to_date(*charge.limit, generation, Tag::generation(*place.high), place.words, ahead, now);
   }
   const bool done = act(limit, place.words, ahead);
@@ -118,7 +118,7 @@ void MemoryStore::change(std::span<const Change> changes) {
     each.live->oldest_.store(next - LiveLimit::kGenerations + 1, std::memory_order_release);
     reused = true;
   }
-  if (reused) quiesce();  // nobody reads the entries that are about to be reused
+  if (reused) quiesce();  // no call reads the entries that are about to be reused
   for (const Change& each : changes) {
     assert(each.live->strategy() == each.limit.strategy);
     each.live->add(each.limit, each.how);

@@ -329,7 +329,7 @@ Result<void> MemoryStore::save(const std::string& path, std::string_view meta, N
   static std::mutex one_at_a_time;
   const std::lock_guard alone(one_at_a_time);
   const std::string beside = path + ".new";
-  // What a crash has left there, or somebody has laid there, is not written into.
+  // A file that a crash or another program has left there is not written into.
   ::unlink(beside.c_str());
   const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return io_error(beside, "cannot be written");

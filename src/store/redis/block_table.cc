@@ -30,7 +30,7 @@ BlockTable::Taken BlockTable::take(std::span<const Charge> charges, Nanos now,
     const std::lock_guard guard(shard_of(charges[0].key).lock);
     return take_locked(charges, now, outcomes);
   }
-  // Locked in the order of their addresses, each once, so that no two plans wait for one another.
+  // Locked in the order of their addresses, each once, so that no two charge lists wait for one another.
   std::array<Shard*, kMaxCharges> shards;
   std::size_t count = 0;
   for (const Charge& charge : charges) {

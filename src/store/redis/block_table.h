@@ -2,7 +2,7 @@
 //
 // Safe for concurrent use: sharded by hash, each shard a spin lock and a map. take() is the way of every check and
 // costs about as much as a check in memory; all else happens once per block. At most one errand is under way for a
-// cell: begin() and due() start one, end() ends it. Cells that nobody asks for are dropped; at the cap, new cells are
+// cell: begin() and due() start one, end() ends it. Cells without checks are dropped; at the cap, new cells are
 // not taken in, so that they are asked for elsewhere, each time.
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <cassert>
 
 #include "store/redis/bytes.h"
-#include "store/redis/plan_codec.h"
+#include "store/redis/charge_codec.h"
 
 namespace headgate::store::redis {
 namespace {

@@ -1,7 +1,7 @@
 // Carries commands to Redis: one server, whichever server its sentinels name, or a cluster.
 //
 // All concurrent calls share few connections, each of them a pipeline, on one thread of the client's own. Connections
-// come back by themselves. Nothing waits for longer than the deadline: while there is nobody to ask, calls fail at
+// come back by themselves. Nothing waits for longer than the deadline: while no server is reachable, calls fail at
 // once.
 #pragma once
 

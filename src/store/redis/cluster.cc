@@ -66,8 +66,8 @@ class ClusterTopology final : public Topology {
   void in_vain(const std::string& why);
   [[nodiscard]] bool adopt(const std::vector<SlotRange>& ranges);
 
-  std::array<Node*, kSlots> masters_{};  // null: nobody has the slot
-  std::size_t covered_ = 0;              // slots that somebody has, by the last map
+  std::array<Node*, kSlots> masters_{};  // null: no node has the slot
+  std::size_t covered_ = 0;              // slots that have a node, by the last map
   std::size_t turn_ = 0;                 // whom commands without a slot go to
   bool looking_ = false;
   bool tried_ = false;  // looked in vain
@@ -123,7 +123,7 @@ Nanos ClusterTopology::tick(Nanos now) {
 void ClusterTopology::look(Nanos now) {
   Node* const node = any_usable();
   if (node == nullptr) {
-    // Nobody we know can be asked: begin again with those of the URL.
+    // No known node is reachable: start again with those of the URL.
     for (const Endpoint& seed : core_.options.url.endpoints) {
       if (find(seed) == nullptr && nodes_.size() < kMaxNodes) add(seed, false);
     }

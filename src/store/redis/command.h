@@ -1,4 +1,4 @@
-// What is said to a Redis and what it answers, whoever carries it.
+// Commands to Redis and its replies, whatever connection carries them.
 #pragma once
 
 #include <cstdint>

@@ -215,11 +215,11 @@ void Connection::on_greeting(const redisReply& reply) {
       if (refused) return lose_at_greeting(reply);
       break;
     case Greeted::kName:
-      // A name is a courtesy, so a user who may not give one is let through; one who must sign in first is not.
+      // The name is optional: a user without the permission to set one is accepted, one that must sign in is not.
       if (refused && said.starts_with("NOAUTH")) return lose_at_greeting(reply);
       break;
     case Greeted::kRole: {
-      // Whoever may not ask finds out by READONLY.
+      // Without the permission to ask, READONLY errors tell.
       const bool is_known = reply.type == REDIS_REPLY_ARRAY && reply.elements > 0 && reply.element[0]->str != nullptr;
       if (is_known && said_by(*reply.element[0]) != "master") {
         return lose("READONLY", "READONLY it is a replica, and writes must go to the master");

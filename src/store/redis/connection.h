@@ -1,5 +1,5 @@
 // One connection to one server: it is opened and greeted, carries commands in a pipeline, and is closed when the server
-// breaks the rules. Whoever owns it opens it again.
+// breaks the rules. Its owner opens it again.
 #pragma once
 
 #include <absl/container/flat_hash_map.h>
@@ -38,7 +38,7 @@ class Connection final : public Watcher {
   class Owner {
    public:
     virtual void on_ready(Connection& connection) = 0;
-    // It is closed. `requests` are those that it had and that nobody has answered. `kind` names a problem; empty: it is
+    // It is closed. `requests` are those that it had and that were not answered. `kind` names a problem; empty: it is
     // an ordinary loss.
     virtual void on_lost(Connection& connection, std::string_view kind, const Error& why,
                          std::span<Request* const> requests) = 0;
@@ -55,7 +55,7 @@ class Connection final : public Watcher {
   Connection& operator=(const Connection&) = delete;
 
   void open();  // REQUIRES: it is closed
-  // Tells nobody; what it had is handed back.
+  // Without a callback; returns the requests it had.
   [[nodiscard]] std::vector<Request*> close();
   [[nodiscard]] bool closed() const noexcept { return phase_ == Phase::kClosed; }
   [[nodiscard]] bool ready() const noexcept { return phase_ == Phase::kReady; }

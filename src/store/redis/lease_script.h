@@ -1,4 +1,4 @@
-// Who holds how many units of a cell: a record beside the cell, kept by a script.
+// Which node holds how many units of a cell: a record beside the cell, kept by a script.
 //
 // The record is a hash under `<cell key>:l`, in the cell's slot: for each node its units, until when they hold and the
 // number of its last message; the total; and when to look for lapsed ones next. It says what may be used, not what was

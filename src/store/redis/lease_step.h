@@ -8,8 +8,8 @@
 //
 // Hence the bound. Take any interval. What is used in it was either charged in it, of which there is at most what the
 // limit allows, or was already held when it began, of which there is at most `cap`. So no interval sees more than its
-// limit and `cap` units, whatever the number of nodes, however messages are delayed or lost, whoever dies: what a dead
-// node held stays charged, for nobody can tell how much of it was used.
+// limit and `cap` units, whatever the number of nodes, however messages are delayed or lost, whichever node dies: what
+// a dead node held stays charged, since it is not known how much of it was used.
 //
 // Giving back does not widen it: a unit that was held when the interval began is either used in it or charged anew.
 //
@@ -36,7 +36,7 @@ struct LeaseTerms {
   Nanos ttl{0};
 
   [[nodiscard]] bool leased() const noexcept { return cap > 0; }
-  // One grant is at most half of what is free, so that nobody can take all of it.
+  // One grant is at most half of what is free, so that no node can take all of it.
   [[nodiscard]] Units largest_block() const noexcept { return (cap + 1) / 2; }
 };
 
@@ -128,7 +128,7 @@ struct LeaseStep {
   Units want = 0;       // on top of what it keeps ...
   Units least = 0;      // ... but not fewer than these: they would not be worth the messages
 };
-// `lapsed`: the lease has run out, and somebody else may have been given the room.
+// `lapsed`: the lease has run out, and another node may have been given the room.
 [[nodiscard]] inline LeaseStep lease_step(Units units, Units target, bool lapsed) noexcept {
   const Units keep = lapsed ? 0 : std::min(units, target);
   const Units want = target - keep;

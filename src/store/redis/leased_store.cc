@@ -1,5 +1,6 @@
 #include "store/redis/leased_store.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -7,6 +8,8 @@
 #include <cstring>
 #include <mutex>
 #include <utility>
+
+#include "store/verdict.h"
 
 namespace headgate::store::redis {
 namespace {
@@ -48,6 +51,12 @@ constexpr std::size_t kTogether = 32;
 
 // Three quarters of a block lasted for four rounds, so a quarter lasts for more than one.
 constexpr std::size_t kRoundsOfAnEvenPace = 4;
+
+// Whether a check may be answered from leased units.
+bool is_leased(std::span<const Charge> charges, const Ask& ask) noexcept {
+  return ask.effect == Effect::kCharge &&
+         std::ranges::all_of(charges, [](const Charge& charge) { return charge.leased; });
+}
 
 // A cell of which more is to be fetched.
 struct Low {
@@ -136,8 +145,21 @@ void LeasedStore::fetch_ahead(std::span<const Charge> charges, const BlockTable:
   shared_->start_low(std::move(together), now);
 }
 
-void LeasedStore::fetch(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes,
-                        RemoteStore::Done done) {
+std::optional<Applied> LeasedStore::try_now(std::span<const Charge> charges, const Ask& ask,
+                                            std::span<core::Outcome> outcomes) {
+  if (!is_leased(charges, ask)) return std::nullopt;
+  const BlockTable::Taken taken = table_.take(charges, ask.now, outcomes);
+  if (taken.low != 0) fetch_ahead(charges, taken, ask.now);
+  if (taken.verdict == BlockTable::Verdict::kAsk) return std::nullopt;
+  ChargeVerdict verdict(ask.effect, ask.patience);
+  if (taken.verdict == BlockTable::Verdict::kDenied) {
+    for (std::size_t i = 0; i < charges.size(); ++i) verdict.add(charges[i], outcomes[i]);
+  }
+  return verdict.applied(true);
+}
+
+void LeasedStore::apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes, Done done) {
+  if (!is_leased(charges, ask)) return shared_->store.apply(charges, ask, outcomes, std::move(done));
   ++shared_->strict;
   shared_->store.apply(
       charges, ask, outcomes,
@@ -146,6 +168,17 @@ void LeasedStore::fetch(std::span<const Charge> charges, const Ask& ask, std::sp
         done(answer);  // the last: what was lent for this call may be gone afterwards
       });
 }
+
+void LeasedStore::refund(const Charge& charge, Nanos charged_at, Told told) {
+  shared_->store.refund(charge, charged_at, std::move(told));
+}
+void LeasedStore::release(const Charge& charge, LeaseId lease, Told told) {
+  shared_->store.release(charge, lease, std::move(told));
+}
+void LeasedStore::renew(const Charge& charge, LeaseId lease, Told told) {
+  shared_->store.renew(charge, lease, std::move(told));
+}
+Nanos LeasedStore::now_approx() const noexcept { return shared_->store.now_approx(); }
 
 void LeasedStore::maintain() {
   shared_->start_low(shared_->take_low(), shared_->now());

@@ -37,7 +37,7 @@ class Loop {
   [[nodiscard]] Nanos now() const noexcept { return now_; }
   void look_at_clock() noexcept { now_ = steady_now(); }
 
-  // For whoever reads a socket, until it returns.
+  // A buffer for reading a socket, valid until the reader returns.
   static constexpr std::size_t kBufferBytes = 65536;
   [[nodiscard]] char* buffer() noexcept { return buffer_.get(); }
 

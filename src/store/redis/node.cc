@@ -210,7 +210,7 @@ void Node::refuse(Connection& connection, Request& request, std::string_view tex
     return;
   }
   breaker_.answered();
-  // Whoever signs in anew may be let in, or is told why not; a replica is found out in the same way.
+  // A new sign-in may succeed, or its error says why not; a replica is recognised in the same way.
   if (word == "NOAUTH" || word == "READONLY") reconnect(fmt::format("redis {}: {}", name_, error.message));
   if (word == "READONLY" || word == "CLUSTERDOWN") router_.on_stale(*this);
 }

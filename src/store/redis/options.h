@@ -44,8 +44,8 @@ class Observer {
   virtual ~Observer() = default;
   virtual void on_down(const std::string& why) = 0;  // was up (or starting); now degraded or down
   virtual void on_up(Nanos after) = 0;               // how long it was not
-  // Something that whoever runs Redis should know, when it begins: not again while it goes on. `kind` is the word that
-  // Redis itself has for it, such as OOM, or one of ours in capitals.
+  // Something that the operator of Redis should know, when it begins: not again while it goes on. `kind` is the word
+  // that Redis itself has for it, such as OOM, or one of ours in capitals.
   virtual void on_problem(std::string_view kind, const std::string& text) = 0;
   virtual void on_clock(Nanos offset) = 0;  // a server's wall clock minus ours, about once a second for each server
 };

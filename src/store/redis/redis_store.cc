@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "store/redis/cell_codec.h"
-#include "store/redis/plan_script.h"
+#include "store/redis/charge_script.h"
 #include "store/redis/wall_clock.h"
+#include "store/verdict.h"
 
 namespace headgate::store::redis {
 namespace {
@@ -53,11 +54,11 @@ class RedisStore::Call {
   // Deletes itself once it has answered.
   void start() {
     for (std::size_t i = 0; i < charges_.size(); ++i) {
-      planned_.push_back(plan(charges_[i], charges_[i].limit->current()));
+      coded_.push_back(code(charges_[i], charges_[i].limit->current()));
       keys_.push_back(store_.key_of(charges_[i].key));
-      if (const auto can = countable(planned_[i].limit); !can) return end(can.error());
+      if (const auto can = countable(coded_[i].limit); !can) return end(can.error());
     }
-    if (store_.options_.cluster && &script() == &plan_script()) add_notes(keys_);
+    if (store_.options_.cluster && &script() == &charge_script()) add_notes(keys_);
     ask();
   }
 
@@ -66,24 +67,25 @@ class RedisStore::Call {
   [[nodiscard]] virtual const Script& script() const = 0;
   virtual void answer(const ScriptAnswer& answer) = 0;
   virtual void fail(const Error& error) = 0;
-  // Who is to hear an answer that comes after fail() was told that it did not; empty: nobody.
+  // Called with an answer that comes after fail(). May be empty.
   [[nodiscard]] virtual Caller::Done if_late() { return {}; }
 
-  [[nodiscard]] std::vector<Planned>& planned() noexcept { return planned_; }
+  [[nodiscard]] std::vector<CodedCharge>& coded() noexcept { return coded_; }
+  [[nodiscard]] std::span<const Charge> charges() const noexcept { return charges_; }
   [[nodiscard]] const Charge& charge(std::size_t i) const noexcept { return charges_[i]; }
   [[nodiscard]] RedisStore& store() noexcept { return store_; }
 
  private:
-  [[nodiscard]] Planned plan(const Charge& charge, const core::CompiledLimit& limit) const {
-    Planned planned;
-    planned.limit = as_counted(limit);
-    planned.shape = shape_of(planned.limit);
-    planned.also = store_.foreign_shape(planned.shape);
-    planned.never = charge.cost > planned.limit.most;
-    planned.cost = planned.never ? 0 : charge.cost;
-    planned.soft = charge.soft;
-    planned.patience = charge.patience;
-    return planned;
+  [[nodiscard]] CodedCharge code(const Charge& charge, const core::CompiledLimit& limit) const {
+    CodedCharge coded;
+    coded.limit = as_counted(limit);
+    coded.shape = shape_of(coded.limit);
+    coded.also = store_.foreign_shape(coded.shape);
+    coded.never = charge.cost > coded.limit.most;
+    coded.cost = coded.never ? 0 : charge.cost;
+    coded.soft = charge.soft;
+    coded.patience = charge.patience;
+    return coded;
   }
 
   void end(const Error& error) {
@@ -100,7 +102,7 @@ class RedisStore::Call {
     std::string blob;
     append_blob(blob);
     sent_at_ = wall_now();
-    if (&script() != &plan_script()) {
+    if (&script() != &charge_script()) {
       return call(script(), blob, [this](const Result<Reply>& reply) { (void)on_reply(reply); });
     }
     auto heard = [this](const Result<Reply>& reply) { return on_reply(reply); };
@@ -114,7 +116,7 @@ class RedisStore::Call {
     store_.caller_.call(std::move(command), std::move(done));
   }
 
-  // Somebody is gone who had charged one of these cells in the course of a plan: that is undone, then this goes on.
+  // A charge list that was lost before it was settled has charged one of these cells: undoes that, then goes on.
   void settle() {
     std::string blob;
     append_settling(Settling::kLapsed, when_.now, 0, blob);
@@ -147,18 +149,18 @@ class RedisStore::Call {
       case ScriptAnswer::Status::kAdmitted:
       case ScriptAnswer::Status::kDenied: {
         std::size_t told = 0;
-        for (const Planned& planned : planned_) told += told_of(planned.limit.strategy);
-        const bool plan = &script() == &plan_script();
-        if (read.cells.size() != (plan ? told : 0)) return end(torn_answer());
+        for (const CodedCharge& coded : coded_) told += told_of(coded.limit.strategy);
+        const bool is_list = &script() == &charge_script();
+        if (read.cells.size() != (is_list ? told : 0)) return end(torn_answer());
         answer(read);
         delete this;
         return;
       }
       case ScriptAnswer::Status::kStale: return fetch(read.index, read.now);
       case ScriptAnswer::Status::kOtherPeriod: {
-        const core::Calendar& calendar = planned_[read.index].limit.numbers.window.calendar;
-        planned_[read.index].period = calendar.period_at(read.now);
-        planned_[read.index].another = calendar.period_at(read.instant);
+        const core::Calendar& calendar = coded_[read.index].limit.numbers.window.calendar;
+        coded_[read.index].period = calendar.period_at(read.now);
+        coded_[read.index].another = calendar.period_at(read.instant);
         return ask();
       }
       case ScriptAnswer::Status::kForeign: return end(foreign(read.index));
@@ -169,7 +171,7 @@ class RedisStore::Call {
 
   [[nodiscard]] Error foreign(std::size_t i) const {
     return {ErrorCode::kCorrupt, "redis: what lies under \"" + keys_[i] + "\" is not a cell of a " +
-                                     to_string(planned_[i].limit.strategy) +
+                                     to_string(coded_[i].limit.strategy) +
                                      " limit: does another program use this prefix?"};
   }
 
@@ -197,16 +199,16 @@ class RedisStore::Call {
         if (from == 0) break;
         continue;
       }
-      planned_[i] = plan(charges_[i], live.current());
-      if (from == to) return ask();  // somebody was quicker
+      coded_[i] = code(charges_[i], live.current());
+      if (from == to) return ask();  // another server was quicker
       const auto carried = carry_cell(live, from, to, raw, now);
       if (!carried) return end(foreign(i));
       return replace(i, raw, *carried);
     }
     // Written by numbers that are not known here: by a server that has newer ones, or by one that had others before it
     // was started anew. It is taken as it stands, and stays theirs: they know what their numbers were.
-    planned_[i].also = *shape;
-    store_.remember_foreign(planned_[i].shape, *shape);
+    coded_[i].also = *shape;
+    store_.remember_foreign(coded_[i].shape, *shape);
     ask();
   }
 
@@ -221,30 +223,30 @@ class RedisStore::Call {
     command.asked = when_.asked;
     store_.caller_.call(std::move(command), [this](const Result<Reply>& reply) {
       if (!reply) return end(reply.error());
-      ask();  // where somebody was quicker, that is what will be found
+      ask();  // if another server was quicker, its cell is found
     });
   }
 
   RedisStore& store_;
   std::span<const Charge> charges_;
-  std::vector<Planned> planned_;
+  std::vector<CodedCharge> coded_;
   std::vector<std::string> keys_;  // of the cells; in a cluster, those of the notes about them follow
   const When when_;
   Nanos sent_at_{0};
   int attempts_ = 0;
 };
 
-// A plan that was answered without Redis. Should it turn out to have been charged there, that comes back.
-class RedisStore::LatePlan {
+// A charge list that was answered without Redis. Should it turn out to have been charged there, that comes back.
+class RedisStore::LateCharges {
  public:
-  LatePlan(RedisStore& store, const Terms& terms) : store_(store), terms_(terms) {}
+  LateCharges(RedisStore& store, const Terms& terms) : store_(store), terms_(terms) {}
 
-  void add(const Charge& charge, const Planned& planned) {
+  void add(const Charge& charge, const CodedCharge& coded) {
     limits_.push_back(*charge.limit);  // it may be gone before the answer comes
     charges_.push_back(charge);
     charges_.back().limit = &limits_.back();
     charges_.back().name = {};
-    planned_.push_back(planned);
+    coded_.push_back(coded);
   }
 
   void take_back(const Result<Reply>& reply) const {
@@ -252,25 +254,25 @@ class RedisStore::LatePlan {
     const auto read = reply && reply->is_text() ? read_answer(reply->text(), longer) : std::nullopt;
     if (!read || read->status != ScriptAnswer::Status::kAdmitted) return;
     std::size_t told = 0;
-    for (const Planned& planned : planned_) {
-      if (planned.never && !planned.soft) return;  // it was only looked at
-      told += told_of(planned.limit.strategy);
+    for (const CodedCharge& coded : coded_) {
+      if (coded.never && !coded.soft) return;  // it was only looked at
+      told += told_of(coded.limit.strategy);
     }
     if (read->cells.size() != told) return;
     std::string_view cells = read->cells;
     for (std::size_t i = 0; i < charges_.size(); ++i) {
-      const Planned& planned = planned_[i];
-      const std::string_view cell = cells.substr(0, told_of(planned.limit.strategy));
+      const CodedCharge& coded = coded_[i];
+      const std::string_view cell = cells.substr(0, told_of(coded.limit.strategy));
       cells.remove_prefix(cell.size());
-      const Outcome found = judge_told(planned, cell, read->now);
-      if (planned.cost == 0 || (planned.soft && found.wait > Nanos{0})) continue;  // it was not charged
+      const Outcome found = judge_told(coded, cell, read->now);
+      if (coded.cost == 0 || (coded.soft && found.wait > Nanos{0})) continue;  // it was not charged
       Nanos charged_at = read->now + read->wait;
-      if (planned.limit.strategy == Strategy::kLeakyBucket) {
+      if (coded.limit.strategy == Strategy::kLeakyBucket) {
         charged_at = std::max(charged_at, read->now + found.delay);  // its turn
       } else if (terms_.apart && found.wait == Nanos{0}) {
         charged_at = read->now;  // at once, whatever the others waited for
       }
-      if (planned.limit.strategy == Strategy::kConcurrency) {
+      if (coded.limit.strategy == Strategy::kConcurrency) {
         store_.release(charges_[i], terms_.lease, {});
       } else {
         store_.refund(charges_[i], charged_at, {});
@@ -283,32 +285,32 @@ class RedisStore::LatePlan {
   const Terms terms_;
   std::deque<LiveLimit> limits_;
   std::vector<Charge> charges_;
-  std::vector<Planned> planned_;
+  std::vector<CodedCharge> coded_;
 };
 
-class RedisStore::PlanCall final : public Call {
+class RedisStore::ChargeCall final : public Call {
  public:
-  PlanCall(RedisStore& store, const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
-           Done done)
+  ChargeCall(RedisStore& store, const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
+             Done done)
       : Call(store, charges, {terms.asked, terms.now, terms.ahead}),
         terms_(terms),
         outcomes_(outcomes),
         done_(std::move(done)) {}
 
  private:
-  [[nodiscard]] const Script& script() const override { return plan_script(); }
+  [[nodiscard]] const Script& script() const override { return charge_script(); }
   void fail(const Error& error) override { done_(error); }
-  // What is noted is undone by whoever has noted it.
+  // A charge with a note is undone by the caller that has noted it.
   [[nodiscard]] Caller::Done if_late() override {
     if (terms_.effect == Effect::kNone || terms_.note_as != 0) return {};
-    auto late = std::make_shared<LatePlan>(store(), terms_);
-    for (std::size_t i = 0; i < planned().size(); ++i) late->add(charge(i), planned()[i]);
+    auto late = std::make_shared<LateCharges>(store(), terms_);
+    for (std::size_t i = 0; i < coded().size(); ++i) late->add(charge(i), coded()[i]);
     return [late](const Result<Reply>& reply) { late->take_back(reply); };
   }
 
   void append_blob(std::string& blob) override {
     Terms terms = terms_;
-    for (Planned& each : planned()) {
+    for (CodedCharge& each : coded()) {
       // What can never fit keeps all the others from being charged, unless nothing is refused because of it.
       if (each.never && !each.soft) terms.effect = Effect::kNone;
       if (each.limit.strategy != Strategy::kQuota || each.period.end != Nanos{0}) continue;
@@ -316,52 +318,28 @@ class RedisStore::PlanCall final : public Call {
       each.period = calendar.period_at(terms.now == Nanos{0} ? store().redis_now_approx() : terms.now);
       each.another = calendar.period_at(each.period.end);
     }
-    if (planned().size() == 1 && has_short_form(terms, planned()[0])) return append_short(terms, planned()[0], blob);
-    append_terms(terms, planned().size(), blob);
-    for (const Planned& each : planned()) append_planned(each, blob);
+    if (coded().size() == 1 && has_short_form(terms, coded()[0])) return append_short(terms, coded()[0], blob);
+    append_terms(terms, coded().size(), blob);
+    for (const CodedCharge& each : coded()) append_charge(each, blob);
     append_end(terms, blob);
   }
 
-  // As MemoryStore::apply_locked() has it, with the cells as the script found them.
+  // The outcomes are judged here, from the cells as the script found them.
   void answer(const ScriptAnswer& script) override {
-    Answer result;
-    result.at = script.now;
-    Applied& applied = result.applied;
-    bool in_time = true;
-    std::string_view cells = script.cells;
-    for (std::size_t i = 0; i < planned().size(); ++i) {
-      const Planned& each = planned()[i];
-      const std::size_t size = told_of(each.limit.strategy);
-      outcomes_[i] = judge_told(each, cells.substr(0, size), script.now);
-      cells.remove_prefix(size);
-      const Nanos wait = outcomes_[i].wait;
-      if (wait == Nanos{0} || each.soft) continue;
-      applied.wait = wait == kNever || applied.wait == kNever ? kNever : std::max(applied.wait, wait);
-      in_time = in_time && terms_.effect == Effect::kReserve && wait != kNever && wait <= terms_.patience &&
-                wait <= each.patience && each.limit.strategy != Strategy::kConcurrency;
+    ChargeVerdict verdict(terms_.effect, terms_.patience);
+    std::array<std::string_view, kMaxCharges> cells;
+    std::string_view rest = script.cells;
+    for (std::size_t i = 0; i < coded().size(); ++i) {
+      cells[i] = rest.substr(0, told_of(coded()[i].limit.strategy));
+      rest.remove_prefix(cells[i].size());
+      outcomes_[i] = judge_told(coded()[i], cells[i], script.now);
+      verdict.add(charge(i), outcomes_[i]);
     }
-    const bool admitted = script.status == ScriptAnswer::Status::kAdmitted;
-    if (admitted && applied.wait != kNever) {
-      applied.wait = script.wait;  // rounded up to where it was charged
-      applied.reserved = terms_.effect == Effect::kReserve && applied.wait > Nanos{0};
-    }
-    if (in_time && terms_.effect == Effect::kReserve) read_turns(script, applied);
-    done_(result);
-  }
-
-  void read_turns(const ScriptAnswer& script, Applied& applied) {
-    std::string_view cells = script.cells;
-    for (std::size_t i = 0; i < planned().size(); ++i) {
-      const Planned& each = planned()[i];
-      const std::string_view cell = cells.substr(0, told_of(each.limit.strategy));
-      cells.remove_prefix(cell.size());
-      if (each.limit.strategy != Strategy::kLeakyBucket || each.cost == 0 || each.soft) continue;
-      const Outcome turn = judge_told(each, cell, script.now + applied.wait);
-      outcomes_[i].delay = applied.wait + turn.delay;
-      if (outcomes_[i].delay <= terms_.patience) continue;
-      applied.wait = outcomes_[i].delay - terms_.patience;
-      return;
-    }
+    const bool charged = script.status == ScriptAnswer::Status::kAdmitted && verdict.wait() != kNever;
+    if (charged) verdict.set_wait(script.wait);  // rounded up to where it was charged
+    verdict.add_turns(charges(), outcomes_,
+                      [&](std::size_t i, Nanos wait) { return judge_told(coded()[i], cells[i], script.now + wait); });
+    done_(Answer{verdict.applied(charged), script.now});
   }
 
   const Terms terms_;
@@ -390,7 +368,7 @@ class RedisStore::TellCall final : public Call {
  private:
   [[nodiscard]] const Script& script() const override { return tell_script(); }
   void append_blob(std::string& blob) override {
-    append_told(what_.told, planned()[0], what_.now, what_.lease, what_.charged_at, blob);
+    append_told(what_.told, coded()[0], what_.now, what_.lease, what_.charged_at, blob);
   }
   void answer(const ScriptAnswer& script) override {
     if (done_) done_(script.status == ScriptAnswer::Status::kAdmitted);
@@ -421,7 +399,7 @@ void RedisStore::apply(std::span<const Charge> charges, const Ask& ask, std::spa
 
 void RedisStore::apply_slot(const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
                             Done done) {
-  (new PlanCall(*this, terms, charges, outcomes, std::move(done)))->start();
+  (new ChargeCall(*this, terms, charges, outcomes, std::move(done)))->start();
 }
 
 void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask& ask, std::span<Outcome> outcomes,

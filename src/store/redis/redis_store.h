@@ -1,6 +1,6 @@
-// Cells in a Redis that several servers share. A plan is one script and one round trip, judged and charged by the clock
-// of Redis. In a cluster a plan whose cells lie in several slots takes one script for each, and what was charged in one
-// is given back if another has no room; after kNoteLasts also if nobody is left to say so.
+// Cells in a Redis that several servers share. A charge list is one script and one round trip, judged and charged by
+// the clock of Redis. In a cluster a charge list whose cells lie in several slots takes one script for each, and what
+// was charged in one is given back if another has no room; after kNoteLasts also if the server that charged it is lost.
 #pragma once
 
 #include <atomic>
@@ -9,9 +9,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "store/redis/charge_codec.h"
+#include "store/redis/charge_queue.h"
 #include "store/redis/command.h"
-#include "store/redis/plan_codec.h"
-#include "store/redis/plan_queue.h"
 #include "store/remote_store.h"
 
 namespace headgate::store::redis {
@@ -23,7 +23,7 @@ class RedisStore final : public RemoteStore {
   struct Options {
     std::string prefix = "headgate:";  // of all keys
     bool cluster = false;              // cells lie in slots, and a script reaches those of one only
-    // Redis answers, but this cannot be counted there until somebody puts it right: a key that is not ours, a limit
+    // Redis answers, but this cannot be counted there until an operator corrects it: a key that is not ours, a limit
     // that is too large. Told each time, from the thread that gets the answer. May be empty.
     std::function<void(const Error&)> on_fault{};
   };
@@ -50,17 +50,17 @@ class RedisStore final : public RemoteStore {
 
  private:
   class Call;
-  class LatePlan;
-  class PlanCall;
+  class LateCharges;
+  class ChargeCall;
   class TellCall;
-  class SplitPlan;
+  class SplitCharges;
   friend class Call;
 
   [[nodiscard]] Command command_of(const Script& script, std::span<const std::string> keys,
                                    std::string_view blob) const;
-  // Of cells in one slot. Nobody waits for it.
+  // Of cells in one slot. Its answer is ignored.
   void settle(Settling how, Nanos now, std::uint64_t noted_as, std::span<const Charge> charges);
-  // One slot's worth of a plan.
+  // One slot's worth of a charge list.
   void apply_slot(const Terms& terms, std::span<const Charge> charges, std::span<core::Outcome> outcomes, Done done);
   // Cells in any slots.
   void apply_split(const Terms& terms, std::span<const Charge> charges, std::span<core::Outcome> outcomes, Done done);
@@ -76,7 +76,7 @@ class RedisStore final : public RemoteStore {
 
   Caller& caller_;
   const Options options_;
-  PlanQueue queue_;
+  ChargeQueue queue_;
   std::atomic<Nanos> clock_offset_{Nanos{0}};
   std::atomic<std::uint64_t> next_note_;  // begins anywhere, so that no two servers have the same
   std::atomic<bool> any_foreign_{false};

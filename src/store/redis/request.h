@@ -13,7 +13,7 @@ namespace headgate::store::redis {
 
 struct Request;
 
-// Whoever a request was handed to.
+// Where a request was handed to.
 class Carrier {
  public:
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;  // the server's address
@@ -25,9 +25,9 @@ class Carrier {
 
 // What a connection keeps for one command, in the order of replies.
 struct Owed {
-  Request* request = nullptr;  // null: nobody waits any more (or it is housekeeping of the connection itself)
+  Request* request = nullptr;  // null: it has expired (or it is housekeeping of the connection itself)
   Nanos since{0};
-  Caller::Done late{};  // who hears the reply though nobody waits for it; may be empty
+  Caller::Done late{};  // called with a reply that comes after it has expired; may be empty
 };
 
 struct Request {
@@ -47,7 +47,7 @@ struct Request {
 };
 
 // All calls without an answer. Each is answered exactly once: by answer(), by expire(), or when it is destroyed. One
-// that expires leaves behind who is to hear a reply that comes all the same, if it asked for that.
+// that expires leaves behind the callback for a reply that comes all the same, if it has one.
 //
 // Requests have stable addresses from submit() until they are answered. submit() may be called from any thread, the
 // rest from the client's.

@@ -5,7 +5,7 @@
 // printing one costs as much as the command; and what is rare stands in functions of its own, which the usual way never
 // makes.
 //
-// Times are whole microseconds, exact in a double. The formats are those of plan_codec.cc and cell_codec.cc.
+// Times are whole microseconds, exact in a double. The formats are those of charge_codec.cc and cell_codec.cc.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
 // The master is whom the sentinels name. They are asked in turn: once a second while all is well, and more often while
-// the master cannot be reached; whoever they name must itself say that it is the master.
+// the master cannot be reached; the node they name must itself say that it is the master.
 #include <fmt/format.h>
 
 #include <algorithm>

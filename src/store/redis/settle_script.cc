@@ -1,8 +1,8 @@
-// A plan over several slots of a cluster is charged in each of them on its own. Until it is known whether all of them
-// had room, each cell has a note next to it, in a hash of its slot: under the plan's name, what would undo the charge,
-// and when it lapses. Then the plan is settled: the note goes, alone or with the charge. Whoever meets a note that has
-// lapsed undoes it: the server that wrote it is gone.
-#include "store/redis/plan_script.h"
+// A charge list over several slots of a cluster is charged in each of them on its own. Until it is known whether all of
+// them had room, each cell has a note next to it, in a hash of its slot: under the charge list's name, what would undo
+// the charge, and when it lapses. Then the charge list is settled: the note goes, alone or with the charge. A
+// call that meets a lapsed note undoes its charge: the server that wrote it is lost.
+#include "store/redis/charge_script.h"
 #include "store/redis/script_text.h"
 
 namespace headgate::store::redis {

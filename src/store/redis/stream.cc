@@ -33,7 +33,7 @@ std::string tls_text(unsigned long error, std::string_view otherwise) {
   return std::string(reason != nullptr ? reason : otherwise);
 }
 
-// The first of OpenSSL's errors is the cause; the others tell who passed it on.
+// The first of OpenSSL's errors is the cause; the others tell which function passed it on.
 Error tls_file_error(std::string_view what, const std::string& file) {
   Error error{ErrorCode::kIo, fmt::format("redis tls: {} {}: {}", what, file, tls_text(ERR_peek_error(), "unusable"))};
   ERR_clear_error();
@@ -144,7 +144,7 @@ Result<std::shared_ptr<const TlsRules>> TlsRules::read(const TlsOptions& options
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  // A key with a passphrase is refused; nobody sits at the server's terminal to type one.
+  // A key with a passphrase is refused; a server has no terminal to type one into.
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   if (options.ca_file.empty()) {
     if (SSL_CTX_set_default_verify_paths(context) != 1) return tls_file_error("the system's authorities", "");

@@ -35,7 +35,7 @@ struct SocketAddress {
 };
 
 // The addresses of an endpoint, looked up on a thread of its own unless they are numbers: resolvers take seconds when
-// they are ill. The thread is left to itself, so nobody has to wait for it.
+// they are ill. The thread is detached, so nothing has to wait for it.
 class Lookup {
  public:
   // `waker` is told when it is done.

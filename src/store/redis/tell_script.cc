@@ -1,4 +1,4 @@
-#include "store/redis/plan_script.h"
+#include "store/redis/charge_script.h"
 #include "store/redis/script_text.h"
 
 namespace headgate::store::redis {

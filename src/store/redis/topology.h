@@ -33,13 +33,13 @@ class Topology : public Node::Router {
  protected:
   explicit Topology(Core& core) noexcept : core_(core) {}
 
-  // Null: nobody is known; why() says why.
+  // Null: none is known; why() says why.
   [[nodiscard]] virtual Node* node_for(std::uint16_t slot) = 0;
 
   Node& add(const Endpoint& endpoint, bool want_master);
   // It is asked nothing more, and goes when it owes nothing more.
   void retire(Node& node);
-  // For the destructors of those who ask nodes something for themselves: all answers come while this runs.
+  // For destructors of classes that send requests of their own to nodes: all answers come while this runs.
   void drop_nodes();
 
   Core& core_;

@@ -141,7 +141,7 @@ Result<Endpoint> read_endpoint(std::string_view text, std::uint16_t default_port
   if (has_port) {
     const std::optional<unsigned> value = number(port, 1, 65535);
     constexpr std::string_view kMust = "the port must be a number from 1 to 65535";
-    // Anything else could be the password of somebody who forgot the @.
+    // Anything else could be a password whose @ was forgotten.
     if (!value) return is_number(port) ? bad_url(kMust, port) : bad_url(kMust);
     endpoint.port = static_cast<std::uint16_t>(*value);
   }

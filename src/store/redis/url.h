@@ -1,4 +1,4 @@
-// Where Redis is, and who asks: what a URL says.
+// A Redis URL: the address and the user.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 #include "quota/book.h"
 #include "service/alerts.h"
 #include "service/sign_in.h"
-#include "store/redis/plan_queue.h"
+#include "store/redis/charge_queue.h"
 #include "store/redis/problems.h"
 #include "store/redis/reader.h"
 #include "store/redis/url.h"

@@ -444,5 +444,46 @@ TEST(SlidingWindow, WorksAtTheEndOfTimeWithTheLongestWindow) {
   }
 }
 
+// The same ring through sliding_window_unit() and through the general functions. A clock that goes back, pauses that
+// empty the window, and windows that are full; the ring has as many places as a limit needs, or a few less.
+RC_GTEST_PROP(SlidingWindow, TheFastFormAnswersLikeTheGeneralOne, ()) {
+  const Units most = *rc::gen::inRange<Units>(1, 60);
+  const LogNumbers numbers{most, std::min<Units>(most - 1, *rc::gen::inRange<Units>(0, 3)), 1s};
+  const auto capacity = static_cast<std::uint32_t>(*rc::gen::inRange<Units>(1, most + 1));
+  std::vector<Nanos> fast_ring(capacity);
+  std::vector<Nanos> general_ring(capacity);
+  RunLog fast;
+  fast.instants = fast_ring.data();
+  fast.capacity = capacity;
+  RunLog general = fast;
+  general.instants = general_ring.data();
+  Nanos now{1'700'000'000'123'456'789};
+  for (const Move& move : *testing::script(testing::Time::kAnyWay)) {
+    now += move.step(Nanos{1s} / most, 1s, {});
+    const RunLog before = fast;
+    Outcome outcome;
+    const bool done = core::sliding_window_unit(fast, numbers, now, outcome);
+    RunLog judged = general;
+    const Outcome expected = core::sliding_window(judged, numbers, 1, now);
+    const bool fits = expected.fits() && judged.size < capacity;
+    if (fits) {
+      core::sliding_window_charge(judged, 1, now, false);
+      general = judged;
+    }
+    if (!done) {
+      RC_ASSERT(fast.head == before.head && fast.size == before.size && fast.seen == before.seen);
+      RC_ASSERT(fast.gone == before.gone);
+      fast = general;
+      fast.instants = fast_ring.data();
+      fast_ring = general_ring;
+      continue;
+    }
+    RC_ASSERT(outcome.wait == expected.wait && outcome.reset_after == expected.reset_after);
+    RC_ASSERT(outcome.remaining == expected.remaining && outcome.burst == expected.burst);
+    RC_ASSERT(fast.size == general.size && fast.gone == general.gone && fast.seen == general.seen);
+    for (std::uint32_t i = 0; i < fast.size; ++i) RC_ASSERT(fast.run(i).at == general.run(i).at);
+  }
+}
+
 }  // namespace
 }  // namespace headgate

@@ -274,5 +274,30 @@ TEST(TokenBucket, WorksAtTheEndOfTimeWithTheLargestAndSlowestLimits) {
   }
 }
 
+// token_bucket_whole() and the general form, in 128 bits, where a unit refills in whole nanoseconds.
+RC_GTEST_PROP(TokenBucket, TheFastFormAnswersLikeTheGeneralOne, ()) {
+  const Units capacity = *rc::gen::inRange<Units>(1, 1'000'000);
+  const Units burst = *rc::gen::inRange<Units>(0, 10);
+  const Nanos every{*rc::gen::inRange<std::int64_t>(1, 1'000'000'000)};
+  const auto limit = core::compile(testing::bucket(capacity, {1, every}, burst).value());
+  const core::BucketNumbers& n = limit.numbers.bucket;
+  RC_PRE(n.den == 1);
+  core::BucketState state;
+  Nanos now = *testing::start_of_time();
+  core::Outcome last;
+  for (const Move& move : *testing::script(testing::Time::kAnyWay)) {
+    now = std::max(Nanos{0}, now + move.step(every, Nanos{n.fill}, last));
+    const Units cost = move.units(limit.most);
+    const auto fast = core::token_bucket_whole(state, n, cost, now);
+    const auto general = core::detail::token_bucket_wide(state, n, cost, now);
+    last = fast.outcome;
+    RC_ASSERT(fast.outcome.wait == general.outcome.wait && fast.outcome.reset_after == general.outcome.reset_after);
+    RC_ASSERT(fast.outcome.remaining == general.outcome.remaining && fast.outcome.burst == general.outcome.burst);
+    if (!fast.outcome.fits()) continue;
+    RC_ASSERT(fast.next.full_at == general.next.full_at && fast.next.carry == general.next.carry);
+    state = fast.next;
+  }
+}
+
 }  // namespace
 }  // namespace headgate

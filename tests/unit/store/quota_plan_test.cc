@@ -1,5 +1,4 @@
-// Quotas of one user lie side by side, and a plan of them goes a way of its own through the memory store: it must count
-// as any other does.
+// Quotas of one user lie side by side in the memory store: a charge list of them must count as any other does.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 

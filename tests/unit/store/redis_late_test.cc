@@ -176,9 +176,9 @@ TEST(RedisLate, WhoTookTheClockOfRedisForAnotherAsksAgainAndIsChargedOnce) {
   RedisStore store(caller, {});
   LiveLimit live(core::compile(sliding_window(100, 1000s)));
   const Charge what = late_charge(live, 1, "key");
-  constexpr std::size_t kAlone = store::redis::PlanQueue::kMaxInFlight;
+  constexpr std::size_t kAlone = store::redis::ChargeQueue::kMaxInFlight;
   // The last of them in one call, which they do not fill: so it waits for an answer.
-  constexpr std::size_t kPlans = kAlone + store::redis::PlanQueue::kMaxTogether - 1;
+  constexpr std::size_t kPlans = kAlone + store::redis::ChargeQueue::kMaxTogether - 1;
   std::array<core::Outcome, kPlans> outcomes;
   std::size_t admitted = 0;
   for (core::Outcome& outcome : outcomes) {

@@ -5,15 +5,15 @@
 #include <list>
 #include <vector>
 
-#include "store/redis/plan_queue.h"
+#include "store/redis/charge_queue.h"
 #include "store/redis/request.h"
 
 namespace headgate::test {
 namespace {
 
 using namespace std::chrono_literals;
+using store::redis::ChargeQueue;
 using store::redis::Command;
-using store::redis::PlanQueue;
 using store::redis::Reply;
 using store::redis::Request;
 using store::redis::Requests;
@@ -43,9 +43,9 @@ class Far final : public store::redis::Caller {
   bool down = false;
 };
 
-constexpr int kGone = PlanQueue::kMaxInFlight;  // as many go at once, each alone
+constexpr int kGone = ChargeQueue::kMaxInFlight;  // as many go at once, each alone
 
-constexpr int kFew = PlanQueue::kMaxTogether - 1;  // so many wait, since they do not fill a call
+constexpr int kFew = ChargeQueue::kMaxTogether - 1;  // so many wait, since they do not fill a call
 
 class RedisQueue : public ::testing::Test {
  protected:
@@ -66,17 +66,17 @@ class RedisQueue : public ::testing::Test {
 
   const std::string key_ = "cell";
   Far far_;
-  PlanQueue queue_{far_, [](Nanos) { return kMaxTime; }};
+  ChargeQueue queue_{far_, [](Nanos) { return kMaxTime; }};
   int answered_ = 0;
   std::vector<std::string> errors_;
 };
 
 TEST_F(RedisQueue, WhatWaitedForACallThatFailedIsSentAllTheSame) {
   ask(kGone + kFew, steady_now());
-  ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
+  ASSERT_EQ(far_.held.size(), ChargeQueue::kMaxInFlight);
   fail_first();
   EXPECT_EQ(answered_, 1);
-  EXPECT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);  // all that waited have taken its place
+  EXPECT_EQ(far_.held.size(), ChargeQueue::kMaxInFlight);  // all that waited have taken its place
   fail_first();
   EXPECT_EQ(answered_, 2);
   while (!far_.held.empty()) fail_first();
@@ -88,11 +88,11 @@ TEST_F(RedisQueue, WhatFillsACallGoesAtOnceAndInOrder) {
   const Nanos now = steady_now();
   std::size_t plans = 0;
   const auto ask_one = [&] { ask(1, now, "<" + std::to_string(plans++) + ">"); };
-  while (far_.held.size() < PlanQueue::kMostInFlight) ask_one();
-  const std::size_t whole = PlanQueue::kMostInFlight - PlanQueue::kMaxInFlight;
-  EXPECT_EQ(plans, PlanQueue::kMaxInFlight + whole * PlanQueue::kMaxTogether);
+  while (far_.held.size() < ChargeQueue::kMostInFlight) ask_one();
+  const std::size_t whole = ChargeQueue::kMostInFlight - ChargeQueue::kMaxInFlight;
+  EXPECT_EQ(plans, ChargeQueue::kMaxInFlight + whole * ChargeQueue::kMaxTogether);
   for (int i = 0; i < 100; ++i) ask_one();
-  EXPECT_EQ(far_.held.size(), PlanQueue::kMostInFlight) << "no more are on their way";
+  EXPECT_EQ(far_.held.size(), ChargeQueue::kMostInFlight) << "no more are on their way";
   std::string all;
   while (!far_.held.empty()) {
     all += far_.held.front().wire;
@@ -113,7 +113,7 @@ TEST_F(RedisQueue, ACallHasTheTimeThatIsLeftToTheFirstOfItsPlans) {
   ask(1, now);
   for (const Far::Held& held : far_.held) EXPECT_EQ(held.asked, now - 10min);
   fail_first();
-  ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
+  ASSERT_EQ(far_.held.size(), ChargeQueue::kMaxInFlight);
   EXPECT_EQ(far_.held.back().asked, now - 5min);
 }
 
@@ -123,7 +123,7 @@ TEST_F(RedisQueue, WhatManyDependOnGoesAheadAndKeepsNobodyWaitingForLonger) {
   ask(kFew - 5, now - 5min);
   ask(5, now, "urgent", true);
   fail_first();
-  ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
+  ASSERT_EQ(far_.held.size(), ChargeQueue::kMaxInFlight);
   EXPECT_LT(far_.held.back().wire.find("urgent"), far_.held.back().wire.find("plan"));
   EXPECT_EQ(far_.held.back().asked, now - 5min);
   while (!far_.held.empty()) fail_first();
@@ -141,20 +141,20 @@ TEST_F(RedisQueue, WhatHasWaitedForThreeQuartersOfItsTimeFailsByItself) {
   ASSERT_EQ(errors_.size(), static_cast<std::size_t>(kFew));
   EXPECT_EQ(errors_.front(), "redis: others were asked before, until too little time was left");
   EXPECT_EQ(errors_.back(), "no answer in time");
-  ASSERT_EQ(far_.held.size(), PlanQueue::kMaxInFlight);
+  ASSERT_EQ(far_.held.size(), ChargeQueue::kMaxInFlight);
   EXPECT_EQ(far_.held.back().asked, now - 44min);
 }
 
 TEST_F(RedisQueue, AllThatWaitFailOneAfterTheOtherWhereNobodyCanBeAsked) {
-  const std::size_t whole = PlanQueue::kMostInFlight - PlanQueue::kMaxInFlight;
-  const std::size_t most = PlanQueue::kMaxInFlight + whole * PlanQueue::kMaxTogether + PlanQueue::kMaxQueued;
+  const std::size_t whole = ChargeQueue::kMostInFlight - ChargeQueue::kMaxInFlight;
+  const std::size_t most = ChargeQueue::kMaxInFlight + whole * ChargeQueue::kMaxTogether + ChargeQueue::kMaxQueued;
   ask(static_cast<int>(most), steady_now());
   EXPECT_EQ(answered_, 0);
   ask(1, steady_now());
   EXPECT_EQ(answered_, 1) << "no more may wait";
   far_.down = true;
   fail_first();
-  EXPECT_EQ(answered_, 1 + 1 + static_cast<int>(PlanQueue::kMaxQueued));
+  EXPECT_EQ(answered_, 1 + 1 + static_cast<int>(ChargeQueue::kMaxQueued));
   while (!far_.held.empty()) fail_first();
   EXPECT_EQ(answered_, 1 + static_cast<int>(most));
   far_.down = false;

@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "store/redis/plan_script.h"
+#include "store/redis/charge_script.h"
 #include "support/both_stores.h"
 #include "support/redis_calls.h"
 #include "support/redis_cluster.h"

@@ -254,11 +254,11 @@ TEST(RedisStore, GathersWhatIsAskedWhileOthersAreOnTheirWay) {
                 ++answers[i];
               });
   }
-  EXPECT_EQ(slow.held.size(), store::redis::PlanQueue::kMaxInFlight + 2);
+  EXPECT_EQ(slow.held.size(), store::redis::ChargeQueue::kMaxInFlight + 2);
   int calls = 0;
   for (; !slow.held.empty(); ++calls) slow.let_go();
   // Some alone, and then sixteen at a time.
-  EXPECT_EQ(calls, static_cast<int>(store::redis::PlanQueue::kMaxInFlight) + 2);
+  EXPECT_EQ(calls, static_cast<int>(store::redis::ChargeQueue::kMaxInFlight) + 2);
   for (std::size_t i = 0; i < kPlans; ++i) {
     EXPECT_EQ(answers[i], 1) << i;
     EXPECT_EQ(outcomes[i][i % 3 == 0 ? 0 : 1].remaining, 100 - 1 - static_cast<Units>(i)) << i;

@@ -15,7 +15,6 @@ namespace headgate::store::redis {
 namespace {
 
 using namespace std::chrono_literals;
-using Verdict = LeasedStore::Verdict;
 
 // A line to a store in memory. Messages wait until they are let through, and then fail if the line is cut.
 class Line final : public RemoteStore, public Caller {
@@ -86,16 +85,17 @@ class LeasedStoreTest : public testing::Test {
   LeasedStoreTest() {
     charge_.key = {1, 2};
     charge_.limit = &limit_;
+    charge_.leased = true;
   }
 
   // What the engine does with a check.
   bool check(LeasedStore& store, Units cost = 1) {
     charge_.cost = cost;
-    const Verdict verdict = store.try_local({&charge_, 1}, clock_.now(), {&outcome_, 1});
-    asked_ = verdict == Verdict::kAsk;
-    if (!asked_) return verdict == Verdict::kTaken;
+    const std::optional<Applied> at_once = store.try_now({&charge_, 1}, {.now = clock_.now()}, {&outcome_, 1});
+    asked_ = !at_once.has_value();
+    if (!asked_) return at_once->wait == 0s;
     bool admitted = false;
-    store.fetch({&charge_, 1}, {}, {&outcome_, 1}, [&](const Result<RemoteStore::Answer>& answer) {
+    store.apply({&charge_, 1}, {}, {&outcome_, 1}, [&](const Result<RemoteStore::Answer>& answer) {
       admitted = answer.has_value() && answer->applied.wait == 0s;
     });
     return admitted;
@@ -246,7 +246,7 @@ TEST_F(LeasedStoreTest, ClosingWaitsForABlockThatIsOnItsWay) {
   check_times(store_, 15);
   line_.held = true;
   charge_.cost = 1;
-  store_.fetch({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
+  store_.apply({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
   line_.let_one_through();  // the check; the errand it began waits
   ASSERT_EQ(line_.waiting(), 1U);
   bool closed = false;
@@ -264,7 +264,7 @@ TEST_F(LeasedStoreTest, TheLeaseEndsHereBeforeItDoesThere) {
   check_times(brief, 15);
   line_.held = true;
   charge_.cost = 1;
-  brief.fetch({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
+  brief.apply({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
   line_.let_one_through();
   clock_.advance(40ms);  // the errand is on its way
   line_.let_through();
@@ -309,7 +309,7 @@ TEST_F(LeasedStoreTest, ADeadNodesRoomIsFreeAfterItsTtlAndItsUnitsStayCharged) {
 TEST_F(LeasedStoreTest, WithoutAnAnswerNothingIsHeldAndItIsTriedAgain) {
   check_times(store_, 15);
   line_.held = true;
-  store_.fetch({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
+  store_.apply({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
   line_.let_one_through();
   line_.cut = true;
   line_.let_through();
@@ -327,7 +327,7 @@ TEST_F(LeasedStoreTest, ChecksThatNobodyAnsweredAreDemandAllTheSame) {
   for (int i = 0; i < 15; ++i) EXPECT_FALSE(check(store_));
   EXPECT_EQ(store_.totals().failed, 0U);
   line_.held = true;
-  store_.fetch({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
+  store_.apply({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
   line_.let_one_through();
   line_.cut = false;
   line_.let_through();
@@ -337,7 +337,7 @@ TEST_F(LeasedStoreTest, ChecksThatNobodyAnsweredAreDemandAllTheSame) {
 TEST_F(LeasedStoreTest, WhereTheRecordCannotBeKeptNothingIsLost) {
   check_times(store_, 15);
   line_.held = true;
-  store_.fetch({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
+  store_.apply({&charge_, 1}, {}, {&outcome_, 1}, [](const auto&) {});
   line_.let_one_through();
   line_.let_one_through();  // the record; the charge is lost
   line_.cut = true;
@@ -434,11 +434,11 @@ TEST_F(LeasedStoreTest, ManyThreadsTogetherAdmitWhatWasChargedAndNoMore) {
       for (int i = 0; i < 600; ++i) {
         clock_.advance(50us);
         if (i % 100 == 0 && t == 0) store.maintain();
-        const Verdict verdict = store.try_local({&charge, 1}, clock_.now(), {&outcome, 1});
-        if (verdict == Verdict::kTaken) ++admitted;
-        if (verdict != Verdict::kAsk) continue;
+        const std::optional<Applied> at_once = store.try_now({&charge, 1}, {.now = clock_.now()}, {&outcome, 1});
+        if (at_once.has_value() && at_once->wait == 0s) ++admitted;
+        if (at_once.has_value()) continue;
         std::promise<bool> answered;
-        store.fetch({&charge, 1}, {}, {&outcome, 1}, [&](const Result<RemoteStore::Answer>& answer) {
+        store.apply({&charge, 1}, {}, {&outcome, 1}, [&](const Result<RemoteStore::Answer>& answer) {
           answered.set_value(answer.has_value() && answer->applied.wait == 0s);
         });
         if (answered.get_future().get()) ++admitted;

@@ -1,20 +1,20 @@
-#include "store/redis/plan_queue.h"
+#include "store/redis/charge_queue.h"
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
-#include "store/redis/plan_script.h"
+#include "store/redis/charge_script.h"
 
 namespace headgate::store::redis {
 
-void PlanQueue::ask(Plan plan) {
+void ChargeQueue::ask(List list) {
   std::unique_lock guard(mutex_);
   // While pump() sends, too: or this one would overtake what was asked before it.
-  const bool queues = plan.slot == kAnySlot && (in_flight_ >= kMaxInFlight || waiting() > 0 || pumping_);
+  const bool queues = list.slot == kAnySlot && (in_flight_ >= kMaxInFlight || waiting() > 0 || pumping_);
   const bool full = queues && waiting() == kMaxQueued;
   if (queues && !full) {
-    (plan.ahead ? ahead_ : queued_).push_back(std::move(plan));
+    (list.ahead ? ahead_ : queued_).push_back(std::move(list));
     const bool send_now = may_send();
     guard.unlock();
     if (send_now) pump();
@@ -23,23 +23,23 @@ void PlanQueue::ask(Plan plan) {
   if (!queues) ++in_flight_;
   guard.unlock();
   if (full) {
-    (void)plan.done(
+    (void)list.done(
         Error{ErrorCode::kTimedOut,
               "redis: " + std::to_string(kMaxQueued) + " checks wait for it already, which is as many as may", true});
     return;
   }
-  const Nanos asked = plan.asked;
-  Plans plans;
-  plans.push_back(std::move(plan));
-  send(std::move(plans), asked);
+  const Nanos asked = list.asked;
+  Lists lists;
+  lists.push_back(std::move(list));
+  send(std::move(lists), asked);
 }
 
-Nanos PlanQueue::take_turn(Plans& next, Plans& late) {
+Nanos ChargeQueue::take_turn(Lists& next, Lists& late) {
   const Nanos deadline = caller_.deadline();
   const Nanos longest = deadline - deadline / 4;
   const Nanos now = steady_now();
   Nanos oldest = now;
-  for (std::deque<Plan>* const line : {&ahead_, &queued_}) {
+  for (std::deque<List>* const line : {&ahead_, &queued_}) {
     while (!line->empty()) {
       const bool is_late = now - line->front().asked >= longest;
       if (!is_late) oldest = std::min(oldest, line->front().asked);
@@ -51,19 +51,19 @@ Nanos PlanQueue::take_turn(Plans& next, Plans& late) {
   return oldest;
 }
 
-void PlanQueue::pump() {
+void ChargeQueue::pump() {
   std::unique_lock lock(mutex_);
   if (pumping_) return;
   pumping_ = true;
   while (may_send()) {
-    Plans next;
-    Plans late;
+    Lists next;
+    Lists late;
     const Nanos oldest = take_turn(next, late);
     if (!next.empty()) ++in_flight_;
     lock.unlock();
     if (!next.empty()) send(std::move(next), oldest);
-    for (const Plan& plan : late) {
-      (void)plan.done(
+    for (const List& list : late) {
+      (void)list.done(
           Error{ErrorCode::kTimedOut, "redis: others were asked before, until too little time was left", true});
     }
     lock.lock();
@@ -71,37 +71,37 @@ void PlanQueue::pump() {
   pumping_ = false;
 }
 
-void PlanQueue::send(Plans plans, Nanos asked) {
-  const Script& script = plan_script();
+void ChargeQueue::send(Lists lists, Nanos asked) {
+  const Script& script = charge_script();
   std::vector<std::string_view> keys;
   const std::string until = std::to_string(until_(asked).count() / 1000);
   std::vector<std::string_view> arguments{until};
-  for (const Plan& plan : plans) {
-    keys.insert(keys.end(), plan.keys.begin(), plan.keys.end());
-    arguments.emplace_back(plan.blob);
+  for (const List& list : lists) {
+    keys.insert(keys.end(), list.keys.begin(), list.keys.end());
+    arguments.emplace_back(list.blob);
   }
   Command command;
   append_call(script, keys, arguments, command.wire);
-  command.slot = plans[0].slot;
+  command.slot = lists[0].slot;
   command.script = &script;
   command.asked = asked;
   command.hear_late = true;
-  auto sent = std::make_shared<Sent>(Sent{.plans = std::move(plans)});
+  auto sent = std::make_shared<Sent>(Sent{.lists = std::move(lists)});
   caller_.call(std::move(command), [this, sent](const Result<Reply>& reply) { answered(*sent, reply); });
 }
 
-void PlanQueue::answered(Sent& sent, const Result<Reply>& reply) {
-  Plans& plans = sent.plans;
+void ChargeQueue::answered(Sent& sent, const Result<Reply>& reply) {
+  Lists& lists = sent.lists;
   // One text is about all of them, as is an Error.
-  const bool for_all = plans.size() == 1 || !reply || reply->is_text();
+  const bool for_all = lists.size() == 1 || !reply || reply->is_text();
   const auto part = [&](std::size_t i) -> Result<Reply> {
     if (for_all) return reply;
-    if (reply->size() == plans.size()) return (*reply)[i];
-    return Error{ErrorCode::kCorrupt, "redis: the script answered another number of plans than it was asked"};
+    if (reply->size() == lists.size()) return (*reply)[i];
+    return Error{ErrorCode::kCorrupt, "redis: the script answered another number of charge lists than it was asked"};
   };
   if (std::exchange(sent.answered, true)) {
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      if (plans[i].late) plans[i].late(part(i));
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      if (lists[i].late) lists[i].late(part(i));
     }
     return;
   }
@@ -109,8 +109,8 @@ void PlanQueue::answered(Sent& sent, const Result<Reply>& reply) {
     const std::lock_guard guard(mutex_);
     --in_flight_;
   }
-  pump();  // the next go before anybody hears of these: Redis should not wait for that
-  for (std::size_t i = 0; i < plans.size(); ++i) plans[i].late = plans[i].done(part(i));
+  pump();  // before the callbacks: Redis should not wait for them
+  for (std::size_t i = 0; i < lists.size(); ++i) lists[i].late = lists[i].done(part(i));
 }
 
 }  // namespace headgate::store::redis

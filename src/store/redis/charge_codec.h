@@ -23,11 +23,11 @@ inline constexpr Units kMostLogged = Units{1} << 47;  // nor may more units be c
 // Tells cells apart that were written by other numbers; the same on every machine. REQUIRES: `limit` is as_counted().
 [[nodiscard]] std::uint32_t shape_of(const core::CompiledLimit& limit) noexcept;
 
-// One charge of a plan on its way.
-struct Planned {
+// One charge of a charge list on its way.
+struct CodedCharge {
   core::CompiledLimit limit;   // as_counted()
   std::uint32_t shape = 0;     // of the limit
-  std::uint32_t also = 0;      // of cells that somebody else has written and that are taken as they stand; 0: none
+  std::uint32_t also = 0;      // of cells written by another server that are taken as they stand; 0: none
   Units cost = 0;              // 0 where the cost can never fit
   bool never = false;          //
   bool soft = false;           //
@@ -35,7 +35,7 @@ struct Planned {
   core::Span period, another;  // quota: where now lies, and what may be charged ahead
 };
 
-// In a cluster, so long after a plan has charged one slot the charge is undone, unless it was settled.
+// In a cluster, so long after a charge list has charged one slot the charge is undone, unless it was settled.
 inline constexpr Nanos kNoteLasts = std::chrono::seconds{2};
 
 // What is asked of all of them.
@@ -47,24 +47,24 @@ struct Terms {
   bool apart = false;  // as Ask has it
   LeaseId lease = 0;
   Nanos asked{0};             // by steady_now(): what the deadline counts from
-  bool ahead = false;         // of plans that wait to be sent
+  bool ahead = false;         // of charge lists that wait to be sent
   bool slots = false;         // in a cluster: the notes about the cells are looked at
   std::uint64_t note_as = 0;  // in a cluster: the name under which it is noted what would undo this; 0: it is not
 };
 
 void append_terms(const Terms& terms, std::size_t charges, std::string& blob);
-void append_planned(const Planned& planned, std::string& blob);
+void append_charge(const CodedCharge& coded, std::string& blob);
 void append_end(const Terms& terms, std::string& blob);  // after the last of them
 // One unit of one sliding window, charged by the clock of Redis: what is asked most has a short form.
-[[nodiscard]] bool has_short_form(const Terms& terms, const Planned& planned) noexcept;
-void append_short(const Terms& terms, const Planned& planned, std::string& blob);
+[[nodiscard]] bool has_short_form(const Terms& terms, const CodedCharge& coded) noexcept;
+void append_short(const Terms& terms, const CodedCharge& coded, std::string& blob);
 
 enum class Told : std::uint8_t { kReleased = 3, kRenewed = 4, kRefunded = 5 };
 // What tell_script is given. REQUIRES: of a refund, that the limit is no concurrency limit; of all others, that it is.
-void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Nanos charged_at, std::string& blob);
+void append_told(Told told, const CodedCharge& coded, Nanos now, LeaseId lease, Nanos charged_at, std::string& blob);
 
-// What settle_script does with notes: of a plan that was charged in all slots, of one that was not, and with all that
-// have lapsed.
+// What settle_script does with notes: of a charge list that was charged in all slots, of one that was not, and with all
+// that have lapsed.
 enum class Settling : std::uint8_t { kKeep = 1, kUndo = 2, kLapsed = 3 };
 void append_settling(Settling how, Nanos now, std::uint64_t noted_as, std::string& blob);
 
@@ -75,12 +75,12 @@ struct ScriptAnswer {
     kStale,
     kOtherPeriod,
     kForeign,
-    kLapsed = 7,   // somebody's note has
-    kTooLate = 8,  // nobody waits for it any more, by the clock of Redis
+    kLapsed = 7,   // a note has
+    kTooLate = 8,  // past the deadline, by the clock of Redis
   };
   Status status = Status::kDenied;
   Nanos now{0};
-  Nanos wait{0};          // kAdmitted, kDenied: of the whole plan, in whole microseconds
+  Nanos wait{0};          // kAdmitted, kDenied: of the whole charge list, in whole microseconds
   std::size_t index = 0;  // else: which of the charges it is about
   Nanos instant{0};       // kOtherPeriod: that of a period which must be looked up
   std::string_view cells;
@@ -91,6 +91,6 @@ struct ScriptAnswer {
 // How many bytes of ScriptAnswer::cells are about a cell of this strategy.
 [[nodiscard]] std::size_t told_of(Strategy strategy) noexcept;
 // Judges a cost by what the script said of the cell. REQUIRES: told_of() bytes.
-[[nodiscard]] core::Outcome judge_told(const Planned& planned, std::string_view cell, Nanos now) noexcept;
+[[nodiscard]] core::Outcome judge_told(const CodedCharge& coded, std::string_view cell, Nanos now) noexcept;
 
 }  // namespace headgate::store::redis

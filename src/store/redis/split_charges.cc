@@ -1,14 +1,15 @@
-// A plan whose cells lie in several slots of a cluster: no script reaches all of them, so each slot is charged on its
-// own, at once, and notes what would undo it. When all have answered the plan is settled: if all had room the notes are
-// crossed out, else what they say is done. Meanwhile others may see those units as used, never as free. What is not
-// settled within kNoteLasts, because its server was lost, is undone by whoever asks next; so is a slot whose settling
-// was lost though the plan was admitted, which then has not been charged.
+// A charge list whose cells lie in several slots of a cluster: no script reaches all of them, so each slot is charged
+// on its own, at once, and notes what would undo it. When all have answered the charge list is settled: if all had room
+// the notes are crossed out, else what they say is done. Meanwhile others may see those units as used, never as free.
+// What is not settled within kNoteLasts, because its server was lost, is undone by the next call; so is a slot
+// whose settling was lost though the charge list was admitted, which then has not been charged.
 #include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "store/redis/redis_store.h"
+#include "store/verdict.h"
 
 namespace headgate::store::redis {
 namespace {
@@ -22,9 +23,9 @@ bool admitted(const RemoteStore::Answer& answer) noexcept {
 
 }  // namespace
 
-class RedisStore::SplitPlan {
+class RedisStore::SplitCharges {
  public:
-  SplitPlan(RedisStore& store, const Terms& terms, std::span<core::Outcome> outcomes, Done done)
+  SplitCharges(RedisStore& store, const Terms& terms, std::span<core::Outcome> outcomes, Done done)
       : store_(store), terms_(terms), outcomes_(outcomes), done_(std::move(done)) {}
 
   void add(std::uint16_t slot, const Charge& charge, std::size_t index) {
@@ -48,7 +49,7 @@ class RedisStore::SplitPlan {
     explicit Part(std::uint16_t of) : slot(of) {}
     std::uint16_t slot;
     std::vector<Charge> charges;
-    std::vector<std::size_t> indexes;  // in the plan
+    std::vector<std::size_t> indexes;  // in the charge list
     std::vector<core::Outcome> outcomes;
     std::optional<Result<Answer>> answer;
   };
@@ -103,7 +104,7 @@ class RedisStore::SplitPlan {
       return end(together);
     }
     settle(Settling::kUndo);
-    if (all && ++tries_ < kMaxTries) {  // somebody else has charged one of them meanwhile
+    if (all && ++tries_ < kMaxTries) {  // another server has charged one of them meanwhile
       looking_ = true;
       terms_.least = Nanos{0};
       return ask();
@@ -114,17 +115,13 @@ class RedisStore::SplitPlan {
     end(denied);
   }
 
-  // Whether nobody has less patience than there is to wait.
+  // Whether each charge may be waited for as long as it has to be.
   [[nodiscard]] bool may_wait() const noexcept {
+    ChargeVerdict verdict(Effect::kReserve, terms_.patience);
     for (const Part& part : parts_) {
-      for (std::size_t i = 0; i < part.charges.size(); ++i) {
-        const Charge& charge = part.charges[i];
-        const Nanos wait = part.outcomes[i].wait;
-        if (charge.soft || wait == Nanos{0}) continue;
-        if (wait > charge.patience || charge.limit->strategy() == Strategy::kConcurrency) return false;
-      }
+      for (std::size_t i = 0; i < part.charges.size(); ++i) verdict.add(part.charges[i], part.outcomes[i]);
     }
-    return true;
+    return verdict.in_time();
   }
 
   [[nodiscard]] Answer joined() const {
@@ -134,8 +131,7 @@ class RedisStore::SplitPlan {
       for (std::size_t i = 0; i < part.indexes.size(); ++i) outcomes_[part.indexes[i]] = part.outcomes[i];
       // Where clocks differ, a refund must not look later than it was charged.
       together.at = std::min(together.at, answer.at);
-      Nanos& wait = together.applied.wait;
-      wait = wait == kNever || answer.applied.wait == kNever ? kNever : std::max(wait, answer.applied.wait);
+      together.applied.wait = longer_wait(together.applied.wait, answer.applied.wait);
       together.applied.reserved = together.applied.reserved || answer.applied.reserved;
     }
     return together;
@@ -169,11 +165,11 @@ class RedisStore::SplitPlan {
 
 void RedisStore::apply_split(const Terms& terms, std::span<const Charge> charges, std::span<core::Outcome> outcomes,
                              Done done) {
-  auto plan = std::make_unique<SplitPlan>(*this, terms, outcomes, std::move(done));
+  auto split = std::make_unique<SplitCharges>(*this, terms, outcomes, std::move(done));
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    plan->add(slot_of(key_of(charges[i].key)), charges[i], i);
+    split->add(slot_of(key_of(charges[i].key)), charges[i], i);
   }
-  plan.release()->start();
+  split.release()->start();
 }
 
 }  // namespace headgate::store::redis

@@ -1,21 +1,21 @@
-#include "store/redis/plan_script.h"
+#include "store/redis/charge_script.h"
 
 #include "store/redis/script_text.h"
 
 namespace headgate::store::redis {
 namespace {
 
-// ARGV is an instant and then plans, and KEYS are the cells of all of them, one after the other: whoever asks much at a
-// time pays once for being asked. Answers one text, or one for each plan.
+// ARGV is an instant and then charge lists, and KEYS are the cells of all of them, one after the other: the
+// cost of a call is paid once for all of them. Answers one text, or one for each charge list.
 //
-// After that instant nobody waits for the answer any more: whoever asked has answered without it. So nothing is judged
-// or charged then, and one text says so, however many plans there are.
+// That instant is the deadline: after it the checks have been answered without Redis. So nothing is judged or charged
+// then, and one text says so, however many charge lists there are.
 //
-// In a cluster there is one plan a call, and the notes about its cells follow them in KEYS (settle_script.cc): where
-// one of those has lapsed, nothing is done but to say so.
+// In a cluster there is one charge list a call, and the notes about its cells follow them in KEYS (settle_script.cc):
+// where one of those has lapsed, nothing is done but to say so.
 //
 // The usual case is on its own: one sliding window, one unit, nothing to forget. It makes no function and no table,
-// which would cost more than all else it does. Whatever is not usual is asked as any other plan is.
+// which would cost more than all else it does. Whatever is not usual is asked as any other charge list is.
 constexpr std::string_view kEachText = R"lua(
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local clock = call('TIME')
@@ -85,8 +85,8 @@ end
 return answers
 )lua";
 
-// All of a plan, judged and charged.
-constexpr std::string_view kPlanText = R"lua(
+// All of a charge list, judged and charged.
+constexpr std::string_view kChargeText = R"lua(
 local effect, noted, patience, wait, n, pos = op % 8, op >= 24, unpack('<ddB', A, 18)
 local fits, turn, out, acts, far = true, 0, {}, {}, nil
 local at_once = effect == 3 and {}
@@ -441,8 +441,8 @@ return pack('<Bdd', 0, now, wait) .. table.concat(out)
 
 }  // namespace
 
-const Script& plan_script() {
-  static const std::string kText = join_text({kEachText, kTermsText, kLogText, kPlanText, kEndText});
+const Script& charge_script() {
+  static const std::string kText = join_text({kEachText, kTermsText, kLogText, kChargeText, kEndText});
   static const Script kScript = make_script(kText);
   return kScript;
 }

@@ -1,4 +1,4 @@
-#include "store/redis/plan_codec.h"
+#include "store/redis/charge_codec.h"
 
 #include <algorithm>
 #include <array>
@@ -63,9 +63,9 @@ void put_parts(Wide parts, std::int64_t whole, std::string& blob) {
   put_number(static_cast<std::int64_t>(parts % whole), blob);
 }
 
-void put_shapes(const Planned& planned, std::string& blob) {
-  put_bytes(planned.shape, 4, blob);
-  put_bytes(planned.also, 4, blob);
+void put_shapes(const CodedCharge& coded, std::string& blob) {
+  put_bytes(coded.shape, 4, blob);
+  put_bytes(coded.also, 4, blob);
 }
 
 Nanos window_of(const CompiledLimit& limit) noexcept {
@@ -78,8 +78,8 @@ Nanos window_of(const CompiledLimit& limit) noexcept {
   }
 }
 
-Outcome judge_log(const Planned& planned, std::string_view cell, Nanos now) noexcept {
-  const core::LogNumbers& n = planned.limit.numbers.log;
+Outcome judge_log(const CodedCharge& coded, std::string_view cell, Nanos now) noexcept {
+  const core::LogNumbers& n = coded.limit.numbers.log;
   const Units used = get_number(cell, 8);
   core::RunLog log;
   log.ahead = cell[32] != 0 && used > 0;
@@ -88,29 +88,29 @@ Outcome judge_log(const Planned& planned, std::string_view cell, Nanos now) noex
   std::array<core::Run, 2> runs;
   log.runs = runs.data();
   log.capacity = 2;
-  const Units enough = used + planned.cost - n.most;
-  if (enough > 0 && enough < used && planned.cost > 0) runs[log.size++] = {get_micros(cell, 24), enough};
+  const Units enough = used + coded.cost - n.most;
+  if (enough > 0 && enough < used && coded.cost > 0) runs[log.size++] = {get_micros(cell, 24), enough};
   if (used > 0) runs[log.size++] = {get_micros(cell, 16), used};
-  Outcome outcome = core::sliding_window(log, n, planned.cost, now);
-  if (used + planned.cost >= 2 * kMostLogged) outcome.wait = std::max(outcome.wait, kMaxTime / 4);
+  Outcome outcome = core::sliding_window(log, n, coded.cost, now);
+  if (used + coded.cost >= 2 * kMostLogged) outcome.wait = std::max(outcome.wait, kMaxTime / 4);
   return outcome;
 }
 
-Outcome judge_holds(const Planned& planned, std::string_view cell, Nanos now) noexcept {
-  const core::ConcurrencyNumbers& n = planned.limit.numbers.concurrency;
+Outcome judge_holds(const CodedCharge& coded, std::string_view cell, Nanos now) noexcept {
+  const core::ConcurrencyNumbers& n = coded.limit.numbers.concurrency;
   std::array<core::Hold, 2> holds;
   core::HoldTable table;
   table.holds = holds.data();
   table.capacity = 2;
   table.held = std::max<Units>(get_number(cell, 0), 0);
   table.last_expiry = get_micros(cell, 8);
-  const Units need = table.held + planned.cost - n.most;
+  const Units need = table.held + coded.cost - n.most;
   const Nanos upto = get_micros(cell, 16);
-  if (need > 0 && planned.cost > 0) {
+  if (need > 0 && coded.cost > 0) {
     holds[table.size++] = {0, std::max(upto, now + Nanos{1000}), need};
     if (table.last_expiry > upto) holds[table.size++] = {0, table.last_expiry, table.held - need};
   }
-  return core::concurrency(table, n, planned.cost, now);
+  return core::concurrency(table, n, coded.cost, now);
 }
 
 }  // namespace
@@ -188,25 +188,25 @@ void append_terms(const Terms& terms, std::size_t charges, std::string& blob) {
   put_bytes(charges, 1, blob);
 }
 
-void append_planned(const Planned& planned, std::string& blob) {
-  const CompiledLimit& limit = planned.limit;
+void append_charge(const CodedCharge& coded, std::string& blob) {
+  const CompiledLimit& limit = coded.limit;
   const Kind kind = kind_of(limit.strategy);
   put_bytes(static_cast<std::uint64_t>(kind), 1, blob);
-  if (kind != Kind::kHolds) put_shapes(planned, blob);
-  put_bytes(planned.soft ? 1 : 0, 1, blob);
-  if (kind != Kind::kHolds) put_micros(micros_down(planned.patience), blob);
+  if (kind != Kind::kHolds) put_shapes(coded, blob);
+  put_bytes(coded.soft ? 1 : 0, 1, blob);
+  if (kind != Kind::kHolds) put_micros(micros_down(coded.patience), blob);
   if (kind == Kind::kBucket || kind == Kind::kLeaky) {
     const Parts parts(limit);
-    put_parts(parts.unit * planned.cost, parts.whole, blob);
+    put_parts(parts.unit * coded.cost, parts.whole, blob);
     put_parts(parts.fill, parts.whole, blob);
     put_number(parts.whole, blob);
     return;
   }
-  put_number(planned.cost, blob);
+  put_number(coded.cost, blob);
   put_number(limit.most, blob);
   put_micros(window_of(limit), blob);
   if (kind != Kind::kWindow) return;
-  for (const core::Span& span : {planned.period, planned.another}) {
+  for (const core::Span& span : {coded.period, coded.another}) {
     put_micros(span.start, blob);
     put_micros(span.end, blob);
   }
@@ -224,9 +224,9 @@ void append_settling(Settling how, Nanos now, std::uint64_t noted_as, std::strin
   put_bytes(noted_as, 8, blob);
 }
 
-void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Nanos charged_at, std::string& blob) {
-  assert((told == Told::kRefunded) == (planned.limit.strategy != Strategy::kConcurrency));
-  const CompiledLimit& limit = planned.limit;
+void append_told(Told told, const CodedCharge& coded, Nanos now, LeaseId lease, Nanos charged_at, std::string& blob) {
+  assert((told == Told::kRefunded) == (coded.limit.strategy != Strategy::kConcurrency));
+  const CompiledLimit& limit = coded.limit;
   const Kind kind = kind_of(limit.strategy);
   put_bytes(static_cast<std::uint64_t>(told), 1, blob);
   put_micros(now, blob);
@@ -236,17 +236,17 @@ void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Na
     put_micros(limit.numbers.concurrency.ttl, blob);
     return;
   }
-  put_shapes(planned, blob);
+  put_shapes(coded, blob);
   if (kind == Kind::kBucket || kind == Kind::kLeaky) {
     const Parts parts(limit);
-    put_parts(parts.unit * planned.cost, parts.whole, blob);
+    put_parts(parts.unit * coded.cost, parts.whole, blob);
     put_parts(parts.fill, parts.whole, blob);
     put_micros(charged_at, blob);
     put_number(parts.whole, blob);
     put_micros(charged_at, blob);  // when it would have been full is not known: at the earliest then
     return;
   }
-  put_number(planned.cost, blob);
+  put_number(coded.cost, blob);
   put_micros(window_of(limit), blob);
   // Where it was charged: the instant itself, or its window.
   Nanos where = charged_at;
@@ -255,16 +255,16 @@ void append_told(Told told, const Planned& planned, Nanos now, LeaseId lease, Na
   put_micros(where, blob);
 }
 
-bool has_short_form(const Terms& terms, const Planned& planned) noexcept {
-  return planned.limit.strategy == Strategy::kSlidingWindow && planned.cost == 1 && !planned.soft &&
-         planned.also == 0 && terms.effect == Effect::kCharge && terms.now == Nanos{0} && terms.note_as == 0;
+bool has_short_form(const Terms& terms, const CodedCharge& coded) noexcept {
+  return coded.limit.strategy == Strategy::kSlidingWindow && coded.cost == 1 && !coded.soft && coded.also == 0 &&
+         terms.effect == Effect::kCharge && terms.now == Nanos{0} && terms.note_as == 0;
 }
 
-void append_short(const Terms& terms, const Planned& planned, std::string& blob) {
+void append_short(const Terms& terms, const CodedCharge& coded, std::string& blob) {
   put_bytes(0, 1, blob);
-  put_bytes(planned.shape, 4, blob);
-  put_number(planned.limit.most, blob);
-  put_micros(planned.limit.numbers.log.window, blob);
+  put_bytes(coded.shape, 4, blob);
+  put_number(coded.limit.most, blob);
+  put_micros(coded.limit.numbers.log.window, blob);
   if (terms.slots) put_bytes(1, 1, blob);
 }
 
@@ -316,21 +316,21 @@ std::size_t told_of(Strategy strategy) noexcept {
   return 24;
 }
 
-Outcome judge_told(const Planned& planned, std::string_view cell, Nanos now) noexcept {
-  assert(cell.size() == told_of(planned.limit.strategy));
-  const CompiledLimit& limit = planned.limit;
+Outcome judge_told(const CodedCharge& coded, std::string_view cell, Nanos now) noexcept {
+  assert(cell.size() == told_of(coded.limit.strategy));
+  const CompiledLimit& limit = coded.limit;
   Outcome outcome;
   if (limit.strategy == Strategy::kSlidingWindow) {
-    outcome = judge_log(planned, cell, now);
+    outcome = judge_log(coded, cell, now);
   } else if (limit.strategy == Strategy::kConcurrency) {
-    outcome = judge_holds(planned, cell, now);
+    outcome = judge_holds(coded, cell, now);
   } else {
     std::array<Word, 4> words{};
     bool ahead = false;
     load_words(limit, cell, words.data(), ahead);
-    outcome = judge(limit, words.data(), ahead, planned.cost, now);
+    outcome = judge(limit, words.data(), ahead, coded.cost, now);
   }
-  if (planned.never) outcome.wait = kNever;
+  if (coded.never) outcome.wait = kNever;
   outcome.limit = limit.limit;
   return outcome;
 }
