@@ -123,10 +123,10 @@ HttpParser::Step HttpParser::check_head() {
     stage_ = Stage::kChunked;
     return Step::kMore;
   }
+  stage_ = Stage::kSized;
   const std::uint64_t length = grammar_->content_length().value_or(0);
   if (length > limits_.max_body) return refuse(413, "payload_too_large", "the request's body is too large");
   length_ = static_cast<std::size_t>(length);
-  stage_ = Stage::kSized;
   return Step::kMore;
 }
 

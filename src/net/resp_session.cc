@@ -3,6 +3,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/ascii.h"
 #include "net/byte_buffer.h"
 #include "net/resp.h"
 #include "net/resp_parser.h"
@@ -15,15 +16,6 @@ namespace {
 constexpr std::size_t kMaxUnsent = 1 << 20;
 // Commands of one connection whose answers come from elsewhere; the next ones wait until some have come.
 constexpr std::size_t kMostAsked = 128;
-
-bool same_word(std::string_view text, std::string_view lower_case) noexcept {
-  if (text.size() != lower_case.size()) return false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if ((c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c) != lower_case[i]) return false;
-  }
-  return true;
-}
 
 class RespSession final : public Session, private RespContext {
  public:
@@ -213,7 +205,8 @@ std::size_t RespSession::answer_all(std::string_view data) {
     used = after;
     const std::vector<std::string_view>& args = parser_->args();
     if (!args.empty()) {
-      if (parser_->is_inline() && (same_word(args[0], "post") || same_word(args[0], "host:"))) {
+      if (parser_->is_inline() &&
+          (base::equals_ignoring_case(args[0], "post") || base::equals_ignoring_case(args[0], "host:"))) {
         close = true;  // a browser that was talked into speaking to us
         break;
       }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "api/http/limit_headers.h"
+#include "base/ascii.h"
 
 namespace headgate::api {
 namespace {
@@ -87,9 +88,7 @@ Told told_by(const CheckDecision& decision) noexcept {
 
 void add_header(std::string_view name, std::string_view value, RateLimitResponse& response) {
   auto& header = *response.add_response_headers_to_add();
-  std::string& key = *header.mutable_key();
-  key = name;
-  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  *header.mutable_key() = base::to_lower(name);
   header.mutable_value()->assign(value);
 }
 

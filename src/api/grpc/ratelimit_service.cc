@@ -467,7 +467,7 @@ class RateLimitService final : public net::GrpcHandler {
           service::Refusal{401, "unauthorized", "authorization must be \"Bearer\" and a token", Nanos{0}};
       return admission;
     }
-    return service_.access->without_token(*call.peer);
+    return service_.access->without_token(view_of(*call.peer));
   }
 
   void should_rate_limit(const GrpcCall& call, GrpcAnswer& answer) {
@@ -530,7 +530,8 @@ class RateLimitService final : public net::GrpcHandler {
       Asked& asked = scratch.asked.emplace_back();
       Check& check = scratch.checks.emplace_back();
       if (auto refused = read_one(request, descriptor, asked, check, scratch)) return refuse(std::move(*refused));
-      if (const auto refusal = service_.access->believe(caller, nullptr, check)) return refuse(refused_of(*refusal));
+      if (const auto refusal = service_.access->believe(caller, std::nullopt, check))
+        return refuse(refused_of(*refusal));
       if (asked.kind == Asked::Kind::kRefund && !caller.speaks_for_others()) {
         return refuse(
             {GrpcStatus::kPermissionDenied, "is_negative_hits gives back, which takes role gateway or admin"});

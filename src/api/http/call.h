@@ -10,8 +10,10 @@
 #include <string>
 #include <string_view>
 
+#include "api/access_request.h"
 #include "api/http/http_api.h"
 #include "base/background.h"
+#include "net/http_error.h"
 #include "service/alerts.h"
 #include "service/emergency_keeper.h"
 #include "service/json.h"
@@ -98,21 +100,13 @@ struct Route {
 // All of them. Paths without braces win.
 [[nodiscard]] std::span<const Route> routes() noexcept;
 
-// The body of an answer that says what went wrong; returns its content type.
-struct Failure {
-  int status = 0;
-  std::string_view code;
-  std::string_view message;
-};
-std::string_view append_failure(const Failure& failure, bool problem_json, std::string& body);
 inline constexpr std::string_view kBearerChallenge = "WWW-Authenticate: Bearer realm=\"headgate\"\r\n";  // with 401
-// {"error","message"}, or the same as application/problem+json if the request would rather have that.
-void send_error(const net::HttpRequest& request, net::HttpReply& reply, int status, std::string_view code,
-                std::string_view message, std::string_view headers = {});
+// Sends the error in the form that the request asks for.
+void send_error(const net::HttpRequest& request, net::HttpReply& reply, const net::HttpError& error,
+                std::string_view headers = {});
+// The same for a refused caller, with the headers that go with it.
 void refuse(const net::HttpRequest& request, net::HttpReply& reply, const service::Refusal& refusal,
             std::string_view headers = {});
-[[nodiscard]] bool wants_problem_json(const net::HttpRequest& request) noexcept;
-[[nodiscard]] std::string_view title_of(int status) noexcept;  // "Bad Request"
 // What an error of a lower layer is answered with.
 struct StatusAndCode {
   int status = 0;
@@ -140,8 +134,6 @@ struct Range {
 // Of what the caller does now, for the audit log.
 [[nodiscard]] state::AuditEntry entry_of(const Call& call, std::string action, std::string target);
 
-[[nodiscard]] char lower(char c) noexcept;
-[[nodiscard]] bool same_text(std::string_view text, std::string_view lower_case) noexcept;
 [[nodiscard]] bool is_json_type(std::string_view content_type) noexcept;
 [[nodiscard]] bool is_yaml_type(std::string_view content_type) noexcept;
 // The X-Request-Id that came, if it is fit to be repeated.

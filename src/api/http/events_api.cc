@@ -97,7 +97,7 @@ void acknowledge(Call& call) {
 }
 
 void end_session(Call& call) {
-  call.service().access->sign_out(call.request);
+  call.service().access->sign_out(access_request(call.request));
   call.send(Json{{"signed_out", true}});
 }
 

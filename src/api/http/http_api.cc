@@ -191,7 +191,7 @@ class Routing final : public HttpApi {
       return false;
     }
     if (found.route->need == Need::kOpen) {
-      send_error(head, reply, 413, "payload_too_large", "this path takes no body");
+      send_error(head, reply, {413, "payload_too_large", "this path takes no body"});
       return false;
     }
     const service::Admission admission = admit(*found.route, head);
@@ -218,10 +218,7 @@ class Routing final : public HttpApi {
       observe::log(observe::LogLevel::kError, "request failed",
                    {{"path", request.path}, {"error", std::string_view(error.what())}});
       if (answering.answered()) return;
-      net::HttpAnswer answer;
-      answer.status = 500;
-      answer.body = R"({"error":"internal","message":"the request could not be handled; the log says why"})";
-      reply.send(answer);
+      send_error(request, reply, {500, "internal", "the request could not be handled; the log says why"});
     }
   }
 
@@ -262,15 +259,17 @@ class Routing final : public HttpApi {
 
   [[nodiscard]] service::Admission admit(const Route& route, const net::HttpRequest& request) const {
     const service::Access& access = *context_.service.access;
+    if (route.need == Need::kOpen) return {};
+    const service::AccessRequest asked = access_request(request);
     switch (route.need) {
-      case Need::kOpen: return {};
-      case Need::kAsk: return access.asks(request);
-      case Need::kView: return access.manages(request, false);
-      case Need::kChange: return access.manages(request, true);
-      case Need::kQuotas: return access.uses_quotas(request, request.method != Method::kGet);
+      case Need::kOpen: break;
+      case Need::kAsk: return access.asks(asked);
+      case Need::kView: return access.manages(asked, false);
+      case Need::kChange: return access.manages(asked, true);
+      case Need::kQuotas: return access.uses_quotas(asked, request.method != Method::kGet);
       case Need::kMetrics:
-        if (context_.options.metrics_open_on_loopback) return access.reads_metrics(request);
-        return access.manages(request, false);
+        if (context_.options.metrics_open_on_loopback) return access.reads_metrics(asked);
+        return access.manages(asked, false);
     }
     return {};
   }

@@ -11,6 +11,7 @@
 
 #include "api/http/call.h"
 #include "api/resp/resp_check.h"
+#include "base/ascii.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "headgate/version.h"
@@ -79,7 +80,7 @@ class Commands final : public net::RespCommands {
   Commands(const service::Service& service, const net::Peer& peer)
       : service_(service),
         ip_(peer.ip),
-        unsigned_(service.access->without_token(peer)),
+        unsigned_(service.access->without_token(view_of(peer))),
         admission_(unsigned_),
         id_(++last_id) {}
 
@@ -215,7 +216,7 @@ class Commands final : public net::RespCommands {
     thread_local RespCheckReader reader;
     if (!reader.read(args)) return reply.error(fmt::format("ERR {}", reader.problem()));
     Check check = reader.check();
-    if (const auto refusal = service_.access->believe(admission_.caller, nullptr, check)) [[unlikely]]
+    if (const auto refusal = service_.access->believe(admission_.caller, std::nullopt, check)) [[unlikely]]
       return reply.error(fmt::format("NOPERM {}", refusal->message));
     check.ip = ip_;
     CheckDecision decision;
@@ -365,8 +366,7 @@ class Commands final : public net::RespCommands {
   }
 
   void describe(const Entry& entry, RespWriter& reply) const {
-    std::string name(entry.name);
-    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const std::string name = base::to_lower(entry.name);
     reply.array(6);
     reply.bulk(name);
     const auto least = static_cast<std::int64_t>(entry.least) + 1;
