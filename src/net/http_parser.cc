@@ -207,7 +207,7 @@ void HttpParser::Grammar::on_field_impl(field field, Text name, Text value, Erro
     error = stop();
   };
   if (owner.stage_ == Stage::kChunked) {
-    // A trailer: nobody asks for one.
+    // A trailer: it is not used.
     owner.extras_ += name.size() + value.size() + 4;
     if (owner.extras_ > owner.limits_.max_head) {
       refuse(431, "headers_too_large", "a chunk's extensions or the trailers are too large");

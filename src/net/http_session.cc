@@ -106,7 +106,7 @@ class HttpSession final : public Session {
   Nanos began_{0};                            // of the connection
   ByteBuffer input_;                          // what has come and is not answered
   std::unique_ptr<HttpParser> parser_;        // while a request is being read
-  std::shared_ptr<std::atomic<bool>> asked_;  // while an answer is to come from elsewhere; true: nobody waits for it
+  std::shared_ptr<std::atomic<bool>> asked_;  // while an answer is to come from elsewhere; true: the client is gone
   std::unique_ptr<Session> next_;             // until the request is done with
   AnswerForm form_;                           // of the answer to the request at hand
   ErrorForm error_form_ = ErrorForm::kPlain;  // of a refusal: what the head asks for, once it is complete

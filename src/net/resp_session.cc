@@ -40,10 +40,10 @@ class RespSession final : public Session, private RespContext {
     return !asked_.empty() && (!paused || input_.empty() || asked_.size() >= kMostAsked);
   }
 
-  using Asked = std::shared_ptr<std::atomic<bool>>;  // true: nobody waits for it
+  using Abandoned = std::shared_ptr<std::atomic<bool>>;  // true: the client is gone
   // The answer to a command that was put off. kLast: the connection ends with it.
   enum class Then : std::uint8_t { kGoOn, kLast };
-  void answer_later(const Asked& asked, std::string_view text, Then then);
+  void answer_later(const Abandoned& asked, std::string_view text, Then then);
 
  private:
   class Later;
@@ -85,7 +85,7 @@ class RespSession final : public Session, private RespContext {
   ByteBuffer input_;                    // what has come and is not answered
   std::unique_ptr<RespParser> parser_;  // while a command is being read
   struct Slot {
-    Asked asked;
+    Abandoned asked;
     bool answered = false;
     bool last = false;  // the connection ends with it
     std::string text;   // the answer
@@ -100,7 +100,7 @@ class RespSession final : public Session, private RespContext {
 
 class RespSession::Later final : public RespLater {
  public:
-  Later(std::shared_ptr<Link> link, Asked asked, int version) noexcept
+  Later(std::shared_ptr<Link> link, Abandoned asked, int version) noexcept
       : link_(std::move(link)), asked_(std::move(asked)), version_(version) {}
   ~Later() override {
     send([](RespWriter& reply) { reply.error("ERR the command was given up"); });
@@ -128,7 +128,7 @@ class RespSession::Later final : public RespLater {
   }
 
   const std::shared_ptr<Link> link_;
-  const Asked asked_;
+  const Abandoned asked_;
   const int version_;
   bool sent_ = false;
 };
@@ -223,7 +223,7 @@ std::size_t RespSession::answer_all(std::string_view data) {
   return used;
 }
 
-void RespSession::answer_later(const Asked& asked, std::string_view text, Then then) {
+void RespSession::answer_later(const Abandoned& asked, std::string_view text, Then then) {
   const auto slot = std::find_if(asked_.begin(), asked_.end(), [&](const Slot& each) { return each.asked == asked; });
   if (slot == asked_.end() || close) return;
   slot->answered = true;
