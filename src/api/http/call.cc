@@ -4,74 +4,18 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <nlohmann/json.hpp>
 #include <vector>
 
-#include "api/http/limit_headers.h"
-#include "base/ascii.h"
 #include "base/suggest.h"
-#include "base/text.h"
 #include "base/utf8.h"
-#include "engine/check_json.h"
 
 namespace headgate::api {
 namespace {
 
 constexpr std::size_t kShown = 60;
 
-std::string_view media_type(std::string_view content_type) noexcept {
-  return base::trimmed(content_type.substr(0, content_type.find(';')));
-}
-
 }  // namespace
-
-// Or what is read as such.
-bool is_json_type(std::string_view content_type) noexcept {
-  const std::string_view type = media_type(content_type);
-  if (base::equals_ignoring_case(type, "application/json")) return true;
-  // What `curl -d` says unless it is told otherwise. A form of another site cannot pass for it: browsers name their
-  // origin.
-  if (base::equals_ignoring_case(type, "application/x-www-form-urlencoded")) return true;
-  constexpr std::string_view kSuffix = "+json";
-  return type.size() > kSuffix.size() && base::equals_ignoring_case(type.substr(type.size() - kSuffix.size()), kSuffix);
-}
-
-bool is_yaml_type(std::string_view content_type) noexcept {
-  const std::string_view type = media_type(content_type);
-  for (const std::string_view yaml : {"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"}) {
-    if (base::equals_ignoring_case(type, yaml)) return true;
-  }
-  return false;
-}
-
-std::string_view sane_request_id(const net::HttpRequest& request) noexcept {
-  constexpr std::size_t kLongest = 128;
-  const std::string_view id = request.header("x-request-id");
-  const bool sane = !id.empty() && id.size() <= kLongest && std::all_of(id.begin(), id.end(), [](char c) {
-    return base::is_letter_or_digit(c) || c == '-' || c == '_' || c == '.' || c == ':' || c == '/' || c == '+' ||
-           c == '=';
-  });
-  return sane ? id : std::string_view();
-}
-
-void send_error(const net::HttpRequest& request, net::HttpReply& reply, const net::HttpError& error,
-                std::string_view headers) {
-  net::HttpAnswer answer;
-  std::string body;
-  answer.content_type = net::append_error(error, net::error_form_of(request), body);
-  answer.status = error.status;
-  answer.body = body;
-  answer.headers = headers;
-  reply.send(answer);
-}
-
-void refuse(const net::HttpRequest& request, net::HttpReply& reply, const service::Refusal& refusal,
-            std::string_view headers) {
-  std::string more(headers);
-  if (refusal.status == 401) more += kBearerChallenge;
-  if (refusal.retry_after > Nanos{0}) append_retry_after(refusal.retry_after, more);
-  send_error(request, reply, {refusal.status, refusal.code, refusal.message}, more);
-}
 
 void Call::send(const net::HttpAnswer& answer) const {
   if (request_id.empty()) return reply.send(answer);
@@ -97,23 +41,9 @@ void Call::fail(int status, std::string_view code, std::string_view message, std
   send_error(request, reply, {status, code, message}, more);
 }
 
-StatusAndCode answer_to(const Error& error) noexcept {
-  switch (error.code) {
-    case ErrorCode::kInvalidArgument:
-      return error.transient ? StatusAndCode{503, "unavailable"} : StatusAndCode{400, "invalid_request"};
-    case ErrorCode::kNotFound: return {404, "not_found"};
-    case ErrorCode::kForbidden: return {403, "wrong_agent"};
-    case ErrorCode::kCorrupt:
-    case ErrorCode::kTimedOut:
-    case ErrorCode::kIo: break;
-  }
-  return {503, "storage_failed"};
-}
+void Call::fail(const Error& error) const { fail(service::refusal_of(error)); }
 
-void Call::fail(const Error& error) const {
-  const StatusAndCode answer = answer_to(error);
-  fail(answer.status, answer.code, error.message);
-}
+void Call::fail(const service::Refusal& refusal) const { fail(refusal.status, refusal.code, refusal.message); }
 
 std::optional<Json> body_of(const Call& call, std::span<const std::string_view> fields) {
   Result<Json> body = fields_of(call.request.body, fields);
@@ -159,15 +89,6 @@ std::optional<std::int64_t> query_number(const Call& call, std::string_view name
             fmt::format("{} must be a whole number between {} and {}, got \"{}\"", name, range.least, range.most,
                         base::shortened(text, kShown)));
   return std::nullopt;
-}
-
-state::AuditEntry entry_of(const Call& call, std::string action, std::string target) {
-  state::AuditEntry entry;
-  entry.time = call.wall();
-  entry.who = call.who();
-  entry.action = std::move(action);
-  entry.target = std::move(target);
-  return entry;
 }
 
 bool is_name(const Call& call, std::string_view what, std::string_view text) {

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "api/http/asking.h"
 #include "api/http/handoff.h"
 #include "api/http/limit_headers.h"
+#include "api/http/routes.h"
 #include "engine/check_json.h"
 #include "engine/line_fields.h"
 

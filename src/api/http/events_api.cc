@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "api/http/call.h"
 #include "api/http/event_feed.h"
+#include "api/http/routes.h"
 #include "service/alerts.h"
 
 namespace headgate::api {

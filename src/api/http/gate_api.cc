@@ -13,6 +13,7 @@
 
 #include "api/http/asking.h"
 #include "api/http/limit_headers.h"
+#include "api/http/routes.h"
 #include "base/ascii.h"
 #include "base/json_pen.h"
 #include "base/text.h"

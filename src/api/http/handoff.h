@@ -45,8 +45,8 @@ class Handoff : public std::enable_shared_from_this<Handoff> {
   }
 
   void fail(const Error& error) {
-    const StatusAndCode answer = answer_to(error);
-    fail(answer.status, answer.code, error.message);
+    const service::Refusal refusal = service::refusal_of(error);
+    fail(refusal.status, refusal.code, refusal.message);
   }
 
   void give(net::HttpReply& reply) {

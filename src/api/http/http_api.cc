@@ -10,6 +10,7 @@
 
 #include "api/http/call.h"
 #include "api/http/event_feed.h"
+#include "api/http/routes.h"
 #include "api/http/simulation_runner.h"
 #include "base/background.h"
 #include "base/hash.h"
@@ -182,7 +183,7 @@ class Routing final : public HttpApi {
     reply.standing = answering.standing;
   }
 
-  // Whoever may not ask is told so before the body is read. What takes no body from strangers takes none.
+  // A caller that is refused gets its answer before the body is read. Open endpoints take no body.
   [[nodiscard]] bool admits(const net::HttpRequest& head, net::HttpReply& reply) override {
     const Found found = find(head.method, head.path);
     if (found.route == nullptr) {
@@ -226,8 +227,8 @@ class Routing final : public HttpApi {
     const std::string_view given = sane_request_id(request);
     const std::string request_id = given.empty() ? new_request_id() : std::string(given);
     const std::string id_line = fmt::format("X-Request-Id: {}\r\n", request_id);
-    const service::Caller nobody;
-    Call first{context_, request, reply, nobody, {}, request_id};
+    const service::Caller unknown;
+    Call first{context_, request, reply, unknown, {}, request_id};
     const Found found = find(request.method, request.path);
     if (found.route != nullptr) {
       take(*found.route, found.part, first, id_line);

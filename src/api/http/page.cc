@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "api/http/call.h"
+#include "api/http/routes.h"
 #include "base/hash.h"
 #include "headgate/version.h"
 

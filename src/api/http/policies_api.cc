@@ -3,9 +3,11 @@
 
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "api/http/handoff.h"
 #include "api/http/keeping.h"
+#include "api/http/routes.h"
 #include "api/http/simulation_runner.h"
 #include "engine/check_json.h"
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "api/http/aside.h"
 #include "api/http/handoff.h"
 #include "api/http/limit_headers.h"
 #include "api/http/quota_calls.h"
 #include "api/http/quota_headers.h"
+#include "api/http/routes.h"
 #include "base/ascii.h"
 #include "base/json_pen.h"
 #include "base/utf8.h"
@@ -29,10 +31,11 @@ constexpr std::size_t kMostShown = 200;  // of the line
 
 std::string shown(const Json& json) { return base::shortened(text_of(json), 60); }
 
-// Fields of a body, one after the other; the first that is wrong is answered with 400, and nothing is read after it.
-class Fields {
+// Reads the fields of a body one after the other; the first that is wrong is answered with 400, and the rest is
+// skipped.
+class BodyReader {
  public:
-  Fields(const Call& call, const Json& body) : call_(call), body_(body) {}
+  BodyReader(const Call& call, const Json& body) : call_(call), body_(body) {}
 
   void text(std::string_view name, std::string& out, std::size_t most = kMaxNameBytes) {
     const Json* field = find(name);
@@ -244,7 +247,7 @@ void post_quota_check(Call& call) {
                                                      "estimated_mem", "max_wait_ms", "priority", "peek", "run"});
   if (!body) return;
   service::QuotaAsk ask;
-  Fields fields(call, *body);
+  BodyReader fields(call, *body);
   double cpu = -1;
   double memory = -1;
   std::int64_t max_wait = 0;
@@ -264,7 +267,7 @@ void post_quota_check(Call& call) {
   fields.need("user", ask.user);
   fields.need("type", ask.type);
   if (!fields.good()) return;
-  // Whoever could choose its plan would choose the best one.
+  // A caller that could choose its plan would choose the best one.
   if (ask.plan.empty()) ask.plan = call.caller.plan;
   if (!call.caller.plan.empty() && ask.plan != call.caller.plan) {
     return call.fail(403, "wrong_subject",
@@ -279,7 +282,7 @@ void post_quota_check(Call& call) {
           fmt::format("plan may be chosen by roles admin and gateway only; leave it out, and it is \"{}\"", own->plan));
     }
   }
-  // Nor is it for them to say that they go before everybody else.
+  // Nor may they put themselves before all others in the queue.
   if (priority > 0 && call.caller.role == state::Role::kAgent) {
     return call.fail(403, "forbidden",
                      fmt::format("a priority above 0 may be given by roles admin and gateway only, got {}", priority));
@@ -313,7 +316,7 @@ void post_execution(Call& call) {
                                                      "error_message", "executed_at", "run", "plan"});
   if (!body) return;
   quota::Execution execution;
-  Fields fields(call, *body);
+  BodyReader fields(call, *body);
   service::Quotas::About about;
   std::int64_t exit_code = 0;
   const Nanos wall = call.wall();

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "api/http/handoff.h"
@@ -57,16 +59,13 @@ void answer(const Simulated& simulated, const Outcome& outcome) {
 
 }  // namespace
 
-SimulationRunner::~SimulationRunner() {
-  ending_.store(true);
-  if (thread_.joinable()) thread_.join();
-}
+SimulationRunner::~SimulationRunner() { ending_.store(true); }
 
 void SimulationRunner::start(Simulated simulated) {
-  const std::lock_guard guard(mutex_);
   if (running_.exchange(true)) return answer(simulated, refused("busy", "another simulation is running", 503));
-  if (thread_.joinable()) thread_.join();
-  thread_ = std::thread([this, simulated = std::move(simulated)] { run(simulated); });
+  const bool taken = background_.run([this, simulated = std::move(simulated)] { run(simulated); });
+  assert(taken);  // at most the last one is still being answered
+  (void)taken;
 }
 
 void SimulationRunner::run(const Simulated& simulated) {

@@ -377,7 +377,7 @@ class Commands final : public net::RespCommands {
     reply.integer(0);
     reply.integer(0);
   }
-  // What clients read: name, arity (negative: at least), flags, and no keys, so that nobody routes by them.
+  // What clients read: name, arity (negative: at least), flags, and no keys, so that no client routes by them.
   void command_command(Args args, RespWriter& reply, RespContext&) {
     static constexpr Entry kMore[] = {{"CL.THROTTLE", nullptr, 4, 5}, {"HG.CHECK", nullptr, 2, kAny}};
     const std::size_t count = kEntries.size() + std::size(kMore);

@@ -101,7 +101,7 @@ class WsHandler final : public net::WebSocketHandler {
     if (member_ != 0) registry_->leave(agent_, member_);
     member_ = 0;
     kept_.clear();
-    // Nobody is left to be told; telling it empties the set no more, since the connection is gone.
+    // The connection is gone: no answer can be sent, and none removes itself from the set.
     for (const std::uint64_t ticket : std::exchange(*waiting_, {})) service_.engine->cancel(ticket);
   }
 
@@ -142,7 +142,7 @@ class WsHandler final : public net::WebSocketHandler {
     if (!agent_.empty()) {
       return send_error(socket, "already_identified", fmt::format("this connection speaks for \"{}\" already", agent_));
     }
-    // As long as nobody has said who it is, its address is what it is limited by.
+    // Until it is identified, it is limited by its address.
     Check check;
     check.operation = "identify";
     check.ip = peer_.ip;

@@ -4,6 +4,7 @@
 
 #include "api/http/call.h"
 #include "api/http/event_feed.h"
+#include "api/http/routes.h"
 #include "base/ascii.h"
 #include "support/api_server.h"
 
