@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     # Plans, the ledger and the line of those who wait: no engine, which meets it in service.
     "quota": {"headgate", "base", "core"},
     # Operations on the domain, which all protocols share.
-    "service": {"headgate", "base", "core", "control", "policy", "store", "engine", "net", "quota", "state", "observe"},
+    "service": {"headgate", "base", "core", "control", "policy", "store", "engine", "quota", "state", "observe"},
     # Several nodes: the store they share, and the state that reaches all of them.
     "cluster": {"headgate", "base", "core", "control", "policy", "store", "engine", "quota", "state", "observe",
                 "service"},

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/ascii.h"
+
 namespace headgate::base {
 namespace {
-
-constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 // Takes text from the front; once something did not fit, nothing does any more.
 class Taker {

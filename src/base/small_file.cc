@@ -62,7 +62,7 @@ Result<void> write_whole(const std::string& path, std::string_view bytes) {
   static std::mutex one_at_a_time;
   const std::lock_guard alone(one_at_a_time);
   const std::string beside = path + ".new";
-  // What a crash has left there, or somebody has laid there, is not written into.
+  // A file that a crash or another user has left there is not written into.
   ::unlink(beside.c_str());
   if (!write_and_sync(beside, bytes)) {
     Error error = io_error(beside, "cannot be written");

@@ -1,5 +1,5 @@
-// Puts off waking other threads: whoever answers many of them at a time wakes each once, with all its answers, instead
-// of being interrupted by every first one.
+// Puts off waking other threads: a thread that answers many of them at a time wakes each once, with all its answers,
+// instead of waking it for the first one alone.
 //
 // While one lives on a thread, write_wake() of that thread notes the eventfds; they are written to when it goes.
 #pragma once

@@ -2,70 +2,26 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <utility>
 
-#include "base/pen.h"
+#include "base/json_pen.h"
 
 namespace headgate::engine {
 namespace {
 
-using base::Pen;
+using base::append_json_number;
+using base::append_json_text;
+using base::JsonPen;
 
 constexpr std::int64_t kNanosPerMilli = 1'000'000;
 
 std::int64_t millis_rounded_up(Nanos span) noexcept { return (span.count() + kNanosPerMilli - 1) / kNanosPerMilli; }
 
-constexpr double kExactBelow = 9e15;  // whole numbers that a double has exactly
+void write_millis(Nanos span, JsonPen& pen) { pen.number(millis_rounded_up(span)); }
 
-// Which bytes JSON text may not have as they are.
-constexpr std::array<bool, 256> kEscaped = [] {
-  std::array<bool, 256> escaped{};
-  for (std::size_t c = 0; c < 0x20; ++c) escaped[c] = true;
-  escaped[0x7F] = escaped['"'] = escaped['\\'] = true;
-  return escaped;
-}();
-
-void write_text(std::string_view text, Pen& pen) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  pen.put('"');
-  std::size_t begin = 0;  // of what has not been written yet; most text is written in one piece
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (!kEscaped[byte]) continue;
-    pen.text(text.substr(begin, i - begin));
-    begin = i + 1;
-    switch (text[i]) {
-      case '"': pen.put("\\\""); break;
-      case '\\': pen.put("\\\\"); break;
-      case '\n': pen.put("\\n"); break;
-      case '\r': pen.put("\\r"); break;
-      case '\t': pen.put("\\t"); break;
-      default:
-        pen.put("\\u00");
-        pen.put(kDigits[byte >> 4]);
-        pen.put(kDigits[byte & 15]);
-    }
-  }
-  pen.text(text.substr(begin));
-  pen.put('"');
-}
-
-void write_number(double number, Pen& pen) {
-  if (std::abs(number) < kExactBelow && number == static_cast<double>(static_cast<std::int64_t>(number))) {
-    pen.number(static_cast<std::int64_t>(number));
-  } else if (std::isfinite(number)) {
-    pen.fraction(number);
-  } else {
-    pen.put("null");
-  }
-}
-
-void write_millis(Nanos span, Pen& pen) { pen.number(millis_rounded_up(span)); }
-
-void write_policy_ids(const CheckDecision& decision, Pen& pen) {
+void write_policy_ids(const CheckDecision& decision, JsonPen& pen) {
   pen.put(",\"policy_ids\":[");
   for (std::size_t i = 0; i < decision.judged.size(); ++i) {
     const std::uint32_t policy = decision.judged[i].policy;
@@ -73,7 +29,7 @@ void write_policy_ids(const CheckDecision& decision, Pen& pen) {
     for (std::size_t j = 0; j < i && !before; ++j) before = decision.judged[j].policy == policy;
     if (before) continue;
     if (i > 0) pen.put(',');
-    write_text(decision.policy(policy).id, pen);
+    pen.string(decision.policy(policy).id);
   }
   pen.put(']');
 }
@@ -95,22 +51,22 @@ std::string warning_text(const Warning& warning, const policy::Policy& policy) {
   return left;
 }
 
-void write_warnings(const CheckDecision& decision, Pen& pen) {
+void write_warnings(const CheckDecision& decision, JsonPen& pen) {
   pen.put(",\"warnings\":[");
   bool first = true;
   for (const Warning& warning : decision.warnings) {
     const policy::Policy& policy = decision.policy(warning.policy);
     if (!std::exchange(first, false)) pen.put(',');
     pen.put("{\"policy_id\":");
-    write_text(policy.id, pen);
+    pen.string(policy.id);
     pen.put(",\"kind\":");
-    write_text(to_string(warning.kind), pen);
+    pen.string(to_string(warning.kind));
     pen.put(",\"remaining\":");
-    write_number(to_millionths(warning.remaining), pen);
+    pen.real(to_millionths(warning.remaining));
     pen.put(",\"capacity\":");
-    write_number(to_millionths(warning.capacity), pen);
+    pen.real(to_millionths(warning.capacity));
     pen.put(",\"message\":");
-    write_text(warning_text(warning, policy), pen);
+    pen.string(warning_text(warning, policy));
     pen.put('}');
   }
   pen.put(']');
@@ -134,16 +90,6 @@ void MessageReader::append_id(std::string& out) const {
   }
 }
 
-void append_json_text(std::string_view text, std::string& out) {
-  Pen pen(out);
-  write_text(text, pen);
-}
-
-void append_json_number(double number, std::string& out) {
-  Pen pen(out);
-  write_number(number, pen);
-}
-
 double to_millionths(double amount) noexcept {
   constexpr double kMillion = 1e6;
   constexpr double kNoisyBelow = 1e9;  // from here on a double has no millionths to be wrong about
@@ -152,10 +98,10 @@ double to_millionths(double amount) noexcept {
 }
 
 void append_json(const CheckDecision& decision, std::string& out, const DecisionFormat& format) {
-  Pen pen(out);
+  JsonPen pen(out);
   if (decision.why == Why::kInvalid) {
     pen.put(R"({"error":"invalid_check","message":)");
-    write_text(decision.problem, pen);
+    pen.string(decision.problem);
     pen.put('}');
     return;
   }
@@ -167,31 +113,31 @@ void append_json(const CheckDecision& decision, std::string& out, const Decision
   pen.text(decision.action_text());
   pen.put(R"(","reason":)");
   if (const std::string_view fixed = decision.fixed_reason(); !fixed.empty()) {
-    write_text(fixed, pen);
+    pen.string(fixed);
   } else {
-    write_text(decision.reason(), pen);
+    pen.string(decision.reason());
   }
   if (!decision.allowed) {
     if (const policy::Policy* by = decision.denied_by()) {
       pen.put(R"(,"policy_id":)");
-      write_text(by->id, pen);
+      pen.string(by->id);
       if (!by->message.empty()) {
         pen.put(R"(,"message":)");
-        write_text(by->message, pen);
+        pen.string(by->message);
       }
     }
     if (!decision.error().empty()) {
       pen.put(R"(,"error":)");
-      write_text(decision.error(), pen);
+      pen.string(decision.error());
     }
   }
   write_policy_ids(decision, pen);
   // No limit is zero: there was none to speak of.
   if (decision.limit > 0) {
     pen.put(R"(,"limit":)");
-    write_number(to_millionths(decision.limit), pen);
+    pen.real(to_millionths(decision.limit));
     pen.put(R"(,"remaining":)");
-    write_number(to_millionths(decision.remaining), pen);
+    pen.real(to_millionths(decision.remaining));
   } else {
     pen.put(R"(,"limit":null,"remaining":null)");
   }
@@ -215,19 +161,19 @@ void append_json(const CheckDecision& decision, std::string& out, const Decision
     write_millis(decision.waited, pen);
   }
   pen.put(R"(,"throttle_factor":)");
-  write_number(decision.throttle_factor, pen);
+  pen.real(decision.throttle_factor);
   if (decision.stand_in) [[unlikely]]
     pen.put(R"(,"stand_in":true)");
   if (!decision.tier.empty()) {
     pen.put(R"(,"tier":)");
-    write_text(decision.tier, pen);
+    pen.string(decision.tier);
   }
   write_warnings(decision, pen);
   if (decision.lease.empty()) {
     pen.put(R"(,"lease":null})");
   } else {
     pen.put(R"(,"lease":)");
-    write_text(format.lease.empty() ? std::string_view(decision.lease) : format.lease, pen);
+    pen.string(format.lease.empty() ? std::string_view(decision.lease) : format.lease);
     pen.put('}');
   }
 }

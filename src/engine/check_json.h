@@ -57,10 +57,6 @@ struct DecisionFormat {
 // {"error": "invalid_check", "message": "..."}.
 void append_json(const CheckDecision& decision, std::string& out, const DecisionFormat& format = {});
 
-// Pieces of JSON, for those who write more around it.
-void append_json_text(std::string_view text, std::string& out);  // with its quotes
-void append_json_number(double number, std::string& out);        // 50, 0.5; null if it is not finite
-
 // Amounts are counted in millionths at the finest: 0.4, where a double's noise has made it 0.39999999999999997.
 [[nodiscard]] double to_millionths(double amount) noexcept;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/json_pen.h"
 #include "engine/check_json.h"
 
 namespace headgate::engine {
@@ -11,10 +12,10 @@ constexpr std::size_t kPiece = 64 << 10;
 
 void append_line(const Decided& decided, bool absolute, std::string& out) {
   out += "{\"t\":";
-  append_json_number(static_cast<double>(decided.at.count()) / 1e6, out);
+  base::append_json_number(static_cast<double>(decided.at.count()) / 1e6, out);
   if (absolute) {
     out += ",\"time\":";
-    append_json_number(static_cast<double>(decided.time.count()) / 1e6, out);
+    base::append_json_number(static_cast<double>(decided.time.count()) / 1e6, out);
   }
   const std::size_t brace = out.size();
   const std::string lease = decided.decision->lease.empty() ? std::string() : std::to_string(decided.index);

@@ -20,7 +20,7 @@ class BufferBudget {
 
   void change(std::size_t from, std::size_t to) noexcept { used_.fetch_add(to - from, std::memory_order_relaxed); }
   // Whether a connection of that standing holds too much for the moment. Peers that are not known have half of it;
-  // while memory is short, nobody has any.
+  // while memory is short, none has any.
   [[nodiscard]] bool exceeded(Standing standing) const noexcept {
     if (base::memory_is_low()) return true;
     return used() > (standing >= Standing::kKnown ? most_ : most_ / 2);

@@ -11,7 +11,7 @@
 
 namespace headgate::net {
 
-// Grows by doubling; whoever appends bounds it. Holds no memory while empty and released.
+// Grows by doubling; the caller bounds it. Holds no memory while empty and released.
 class ByteBuffer {
  public:
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }

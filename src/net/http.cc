@@ -1,21 +1,13 @@
 #include "net/http.h"
 
+#include "base/ascii.h"
+
 namespace headgate::net {
 namespace {
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
-
-bool same_name(std::string_view name, std::string_view lower_case) noexcept {
-  if (name.size() != lower_case.size()) return false;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    if (lower(name[i]) != lower_case[i]) return false;
-  }
-  return true;
-}
-
 int hex_digit(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
-  c = lower(c);
+  c = base::to_lower(c);
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
@@ -37,14 +29,14 @@ std::string_view to_string(Method method) noexcept {
 
 std::string_view HttpRequest::header(std::string_view lower_case_name) const noexcept {
   for (const Header& header : headers) {
-    if (same_name(header.name, lower_case_name)) return header.value;
+    if (base::equals_ignoring_case(header.name, lower_case_name)) return header.value;
   }
   return {};
 }
 
 int HttpRequest::count(std::string_view lower_case_name) const noexcept {
   int count = 0;
-  for (const Header& header : headers) count += same_name(header.name, lower_case_name) ? 1 : 0;
+  for (const Header& header : headers) count += base::equals_ignoring_case(header.name, lower_case_name) ? 1 : 0;
   return count;
 }
 

@@ -123,10 +123,10 @@ HttpParser::Step HttpParser::check_head() {
     stage_ = Stage::kChunked;
     return Step::kMore;
   }
+  stage_ = Stage::kSized;
   const std::uint64_t length = grammar_->content_length().value_or(0);
   if (length > limits_.max_body) return refuse(413, "payload_too_large", "the request's body is too large");
   length_ = static_cast<std::size_t>(length);
-  stage_ = Stage::kSized;
   return Step::kMore;
 }
 
@@ -207,7 +207,7 @@ void HttpParser::Grammar::on_field_impl(field field, Text name, Text value, Erro
     error = stop();
   };
   if (owner.stage_ == Stage::kChunked) {
-    // A trailer: nobody asks for one.
+    // A trailer: it is not used.
     owner.extras_ += name.size() + value.size() + 4;
     if (owner.extras_ > owner.limits_.max_head) {
       refuse(431, "headers_too_large", "a chunk's extensions or the trailers are too large");

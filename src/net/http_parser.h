@@ -10,16 +10,9 @@
 #include <vector>
 
 #include "net/byte_buffer.h"
-#include "net/http.h"
+#include "net/http_error.h"
 
 namespace headgate::net {
-
-// Why a request is not answered by a handler. Texts are literals.
-struct Refusal {
-  int status = 0;
-  std::string_view code;
-  std::string_view message;
-};
 
 class HttpParser {
  public:
@@ -36,8 +29,10 @@ class HttpParser {
   [[nodiscard]] std::size_t size() const noexcept { return consumed_; }
   [[nodiscard]] bool keep_alive() const noexcept { return grammar_->keep_alive(); }
   [[nodiscard]] bool is_1_1() const noexcept { return version_ >= 11; }
-  // After kRefused.
-  [[nodiscard]] const Refusal& refusal() const noexcept { return refusal_; }
+  // After kRefused: why the request is not answered by a handler. Texts are literals.
+  [[nodiscard]] const HttpError& refusal() const noexcept { return refusal_; }
+  // After kRefused: whether the head was complete, so that request() has its headers.
+  [[nodiscard]] bool has_head() const noexcept { return stage_ != Stage::kHead; }
   // After kMore: whether the sender waits for "100 Continue" before it sends the body. Says so once.
   [[nodiscard]] bool wants_continue() noexcept;
   // After kMore: whether all but the body is there, so that request() can be looked at. Says so once.
@@ -90,7 +85,7 @@ class HttpParser {
   HttpRequest request_;
   std::vector<Header> headers_;
   ByteBuffer chunks_;
-  Refusal refusal_;
+  HttpError refusal_;
   HttpLimits limits_;
   const char* base_ = nullptr;  // where the request's first byte was last time
   std::size_t tried_ = 0;       // so much of the head was looked at, and was not all of it

@@ -5,6 +5,7 @@
 
 #include "net/byte_buffer.h"
 #include "net/http.h"
+#include "net/http_error.h"
 #include "net/http_parser.h"
 #include "net/http_writer.h"
 #include "net/spare.h"
@@ -17,11 +18,15 @@ constexpr std::size_t kMaxWaiting = 1 << 20;
 // Parsers that hold more memory than this are not kept warm.
 constexpr std::size_t kMaxWarm = 64 << 10;
 
-HttpAnswer error_answer(int status, const std::string& body) {
+// Hands `send` the answer that an error makes.
+template <class Send>
+void answer_error(const HttpError& error, ErrorForm form, Send send) {
+  std::string body;
   HttpAnswer answer;
-  answer.status = status;
+  answer.content_type = append_error(error, form, body);
+  answer.status = error.status;
   answer.body = body;
-  return answer;
+  send(answer);
 }
 
 // An answer that outlives the call it was given in.
@@ -75,7 +80,7 @@ class HttpSession final : public Session {
   void answer_one();
   [[nodiscard]] bool admit_head();
   [[nodiscard]] HttpRequest request_at_hand();
-  void refuse(const Refusal& refusal);
+  void refuse(const HttpError& refusal);
   void keep(std::string_view data, std::size_t used, bool own);
   void drop_input() noexcept;
   void put_away_parser() noexcept;
@@ -101,9 +106,10 @@ class HttpSession final : public Session {
   Nanos began_{0};                            // of the connection
   ByteBuffer input_;                          // what has come and is not answered
   std::unique_ptr<HttpParser> parser_;        // while a request is being read
-  std::shared_ptr<std::atomic<bool>> asked_;  // while an answer is to come from elsewhere; true: nobody waits for it
+  std::shared_ptr<std::atomic<bool>> asked_;  // while an answer is to come from elsewhere; true: the client is gone
   std::unique_ptr<Session> next_;             // until the request is done with
   AnswerForm form_;                           // of the answer to the request at hand
+  ErrorForm error_form_ = ErrorForm::kPlain;  // of a refusal: what the head asks for, once it is complete
   Answered answered_ = Answered::kNo;
   bool started_ = false;
   bool finishing_ = false;  // the peer sends no more
@@ -112,12 +118,12 @@ class HttpSession final : public Session {
 
 class HttpSession::Later final : public LaterReply {
  public:
-  Later(std::shared_ptr<Link> link, std::shared_ptr<std::atomic<bool>> asked) noexcept
-      : link_(std::move(link)), asked_(std::move(asked)) {}
+  Later(std::shared_ptr<Link> link, std::shared_ptr<std::atomic<bool>> asked, ErrorForm form) noexcept
+      : link_(std::move(link)), asked_(std::move(asked)), form_(form) {}
   ~Later() override {
     if (sent_) return;
-    const std::string body = error_body("unavailable", "the request was given up");
-    send(error_answer(503, body));
+    answer_error({503, "unavailable", "the request was given up"}, form_,
+                 [this](const HttpAnswer& answer) { send(answer); });
   }
   Later(const Later&) = delete;
   Later& operator=(const Later&) = delete;
@@ -134,6 +140,7 @@ class HttpSession::Later final : public LaterReply {
  private:
   const std::shared_ptr<Link> link_;
   const std::shared_ptr<std::atomic<bool>> asked_;
+  const ErrorForm form_;
   bool sent_ = false;
 };
 
@@ -149,7 +156,7 @@ class HttpSession::Reply final : public HttpReply {
   std::shared_ptr<LaterReply> later() override {
     session_.answered_ = Answered::kLater;
     session_.asked_ = std::make_shared<std::atomic<bool>>(false);
-    return std::make_shared<Later>(session_.link, session_.asked_);
+    return std::make_shared<Later>(session_.link, session_.asked_, error_form_of(session_.parser_->request()));
   }
   void take_over(std::string_view head, std::unique_ptr<Session> successor) override {
     session_.answered_ = Answered::kTakenOver;
@@ -195,6 +202,7 @@ std::size_t HttpSession::answer_all(std::string_view data) {
       }
       parser_ = Spare<HttpParser>::take();
       parser_->begin();
+      error_form_ = ErrorForm::kPlain;
     }
     const HttpParser::Step step = parser_->parse(data.substr(used), limits_);
     if (step == HttpParser::Step::kMore) {
@@ -203,6 +211,7 @@ std::size_t HttpSession::answer_all(std::string_view data) {
       break;
     }
     if (step == HttpParser::Step::kRefused) {
+      if (parser_->has_head()) error_form_ = error_form_of(parser_->request());
       refuse(parser_->refusal());
       break;
     }
@@ -227,9 +236,11 @@ HttpRequest HttpSession::request_at_hand() {
   return request;
 }
 
-// The handler may refuse a request by its head alone, so that nobody's body is kept who has no right to send it.
+// The handler may refuse a request by its head alone, so that the body of a caller without the right to send it is not
+// kept.
 bool HttpSession::admit_head() {
   const HttpRequest head = request_at_hand();
+  error_form_ = error_form_of(head);
   form_.close = true;
   form_.keep_alive = false;
   Reply reply(*this);
@@ -249,11 +260,10 @@ void HttpSession::answer_one() {
   handler_.handle(request, reply);
   standing = std::max(standing, reply.standing);
   switch (answered_) {
-    case Answered::kNo: {
-      const std::string body = error_body("internal", "the request was not answered");
-      write(error_answer(500, body));
+    case Answered::kNo:
+      answer_error({500, "internal", "the request was not answered"}, error_form_of(request),
+                   [this](const HttpAnswer& answer) { write(answer); });
       break;
-    }
     case Answered::kLater: paused = true; return;
     case Answered::kTakenOver: return;
     case Answered::kYes: break;
@@ -271,11 +281,10 @@ void HttpSession::write(const HttpAnswer& answer) {
   if (form_.close) close = true;
 }
 
-void HttpSession::refuse(const Refusal& refusal) {
+void HttpSession::refuse(const HttpError& refusal) {
   form_ = {};
   form_.close = true;
-  const std::string body = error_body(refusal.code, refusal.message);
-  write(error_answer(refusal.status, body));
+  answer_error(refusal, error_form_, [this](const HttpAnswer& answer) { write(answer); });
 }
 
 // Keeps what was not used; while nothing is, there is no buffer.

@@ -1,6 +1,5 @@
 #include "net/http_writer.h"
 
-#include <cassert>
 #include <ctime>
 
 #include <array>
@@ -137,15 +136,10 @@ void write_answer(const HttpAnswer& answer, const AnswerForm& form, std::string&
   if (!bodiless && !form.head_only) out += answer.body;
 }
 
-std::string error_body(std::string_view code, std::string_view message) {
-  assert(code.find_first_of("\"\\") == std::string_view::npos);
-  assert(message.find_first_of("\"\\") == std::string_view::npos);
-  std::string body = R"({"error": ")";
-  body += code;
-  body += R"(", "message": ")";
-  body += message;
-  body += R"("})";
-  return body;
+std::string_view reason_phrase(int status) noexcept {
+  constexpr std::size_t kBefore = std::string_view("HTTP/1.1 200 ").size();
+  const std::string_view line = status_line(status);
+  return line.empty() ? "Error" : line.substr(kBefore, line.size() - kBefore - 2);
 }
 
 }  // namespace headgate::net

@@ -2,7 +2,7 @@
 //
 // One event loop per thread, each with its own listening sockets (SO_REUSEPORT), so that a connection lives and dies on
 // one thread. All answers to what one read brought leave in one write. Slow peers cost memory up to stated bounds and
-// nobody else's time.
+// none of other peers' time.
 #pragma once
 
 #include <cstdint>

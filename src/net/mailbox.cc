@@ -22,7 +22,7 @@ void Mailbox::put(std::function<void()> work) {
     const std::lock_guard lock(mutex_);
     if (closed_) return;  // `work` is destroyed after the lock is given back
     letters_.push_back(std::move(work));
-    if (letters_.size() > 1 || owned == this) return;  // whoever put the first one has woken the thread
+    if (letters_.size() > 1 || owned == this) return;  // the first letter has woken the thread
   }
   base::write_wake(wake_);
 }

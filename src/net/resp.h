@@ -91,7 +91,7 @@ class RespCommands {
   // Called about once a second while no answer is outstanding. An error to send before the connection is closed; empty:
   // the connection stays.
   [[nodiscard]] virtual std::string_view tick(Nanos /*now*/) noexcept { return {}; }
-  // Nobody is left to hear what later() has promised, or the peer will send no more: what still waits may be given up.
+  // The peer is gone, or will send no more: answers of later() that are still outstanding may be cancelled.
   virtual void closed() noexcept {}
 };
 

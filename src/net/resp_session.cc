@@ -3,6 +3,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/ascii.h"
 #include "net/byte_buffer.h"
 #include "net/resp.h"
 #include "net/resp_parser.h"
@@ -15,15 +16,6 @@ namespace {
 constexpr std::size_t kMaxUnsent = 1 << 20;
 // Commands of one connection whose answers come from elsewhere; the next ones wait until some have come.
 constexpr std::size_t kMostAsked = 128;
-
-bool same_word(std::string_view text, std::string_view lower_case) noexcept {
-  if (text.size() != lower_case.size()) return false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if ((c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c) != lower_case[i]) return false;
-  }
-  return true;
-}
 
 class RespSession final : public Session, private RespContext {
  public:
@@ -48,10 +40,10 @@ class RespSession final : public Session, private RespContext {
     return !asked_.empty() && (!paused || input_.empty() || asked_.size() >= kMostAsked);
   }
 
-  using Asked = std::shared_ptr<std::atomic<bool>>;  // true: nobody waits for it
+  using Abandoned = std::shared_ptr<std::atomic<bool>>;  // true: the client is gone
   // The answer to a command that was put off. kLast: the connection ends with it.
   enum class Then : std::uint8_t { kGoOn, kLast };
-  void answer_later(const Asked& asked, std::string_view text, Then then);
+  void answer_later(const Abandoned& asked, std::string_view text, Then then);
 
  private:
   class Later;
@@ -93,7 +85,7 @@ class RespSession final : public Session, private RespContext {
   ByteBuffer input_;                    // what has come and is not answered
   std::unique_ptr<RespParser> parser_;  // while a command is being read
   struct Slot {
-    Asked asked;
+    Abandoned asked;
     bool answered = false;
     bool last = false;  // the connection ends with it
     std::string text;   // the answer
@@ -108,7 +100,7 @@ class RespSession final : public Session, private RespContext {
 
 class RespSession::Later final : public RespLater {
  public:
-  Later(std::shared_ptr<Link> link, Asked asked, int version) noexcept
+  Later(std::shared_ptr<Link> link, Abandoned asked, int version) noexcept
       : link_(std::move(link)), asked_(std::move(asked)), version_(version) {}
   ~Later() override {
     send([](RespWriter& reply) { reply.error("ERR the command was given up"); });
@@ -136,7 +128,7 @@ class RespSession::Later final : public RespLater {
   }
 
   const std::shared_ptr<Link> link_;
-  const Asked asked_;
+  const Abandoned asked_;
   const int version_;
   bool sent_ = false;
 };
@@ -213,7 +205,8 @@ std::size_t RespSession::answer_all(std::string_view data) {
     used = after;
     const std::vector<std::string_view>& args = parser_->args();
     if (!args.empty()) {
-      if (parser_->is_inline() && (same_word(args[0], "post") || same_word(args[0], "host:"))) {
+      if (parser_->is_inline() &&
+          (base::equals_ignoring_case(args[0], "post") || base::equals_ignoring_case(args[0], "host:"))) {
         close = true;  // a browser that was talked into speaking to us
         break;
       }
@@ -230,7 +223,7 @@ std::size_t RespSession::answer_all(std::string_view data) {
   return used;
 }
 
-void RespSession::answer_later(const Asked& asked, std::string_view text, Then then) {
+void RespSession::answer_later(const Abandoned& asked, std::string_view text, Then then) {
   const auto slot = std::find_if(asked_.begin(), asked_.end(), [&](const Slot& each) { return each.asked == asked; });
   if (slot == asked_.end() || close) return;
   slot->answered = true;

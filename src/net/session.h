@@ -63,7 +63,7 @@ class Session {
   virtual void finish() { close = true; }
   // The server is going away: end as the protocol has it, after what has been asked is answered.
   virtual void drain() = 0;
-  // All of `out` has been sent: whoever paused because the peer did not read may go on.
+  // All of `out` has been sent: a session that paused because the peer did not read may go on.
   virtual void sent() {}
   // The peer has taken too long over a request. Whatever is written now is sent if the peer takes it at once.
   virtual void timed_out() { close = true; }
@@ -73,12 +73,12 @@ class Session {
   virtual void tick(Nanos /*now*/) {}
   // Whether a request has begun and not ended: its sender is given less time than one that is merely idle.
   [[nodiscard]] virtual bool midway() const noexcept = 0;
-  // Whether an answer is still to come from elsewhere, so that nobody should think it idle.
+  // Whether an answer is still to come from elsewhere, so that it is not idle.
   [[nodiscard]] virtual bool busy() const noexcept { return false; }
   // Bytes that it holds besides `out`: of requests that are not complete.
   [[nodiscard]] virtual std::size_t buffered() const noexcept { return 0; }
 
-  // Set by whoever drives the session, before the first byte.
+  // Set by the driver of the session, before the first byte.
   std::shared_ptr<Link> link;
 
   // To be sent, in order. Emptied by the driver.

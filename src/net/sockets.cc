@@ -137,7 +137,7 @@ Result<Bound> bind_unix(const Listener& listener, const Address& asked, int thre
   un->sun_family = AF_UNIX;
   std::memcpy(un->sun_path, asked.path.c_str(), asked.path.size() + 1);
   address.size = sizeof(sockaddr_un);
-  // A socket that nobody answers on was left behind by a process that died.
+  // A socket that refuses connections was left behind by a process that died.
   struct stat status {};
   if (::lstat(asked.path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) {
     const base::Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -252,7 +252,7 @@ class WebSocketSession final : public Session, public WebSocket {
   FrameHead head_;
   std::uint64_t taken_ = 0;  // of the frame's payload
   bool in_payload_ = false;  // the head is complete, the payload is not
-  bool skipped_ = false;     // nobody wants the payload
+  bool skipped_ = false;     // the payload is discarded
   bool in_message_ = false;  // begun and not ended
   bool opened_ = false;
   bool close_sent_ = false;

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/ascii.h"
+#include "base/text.h"
 #include "net/websocket.h"
 
 namespace headgate::net {
@@ -14,28 +16,13 @@ namespace {
 constexpr std::string_view kGuid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-bool same_token(std::string_view text, std::string_view lower) noexcept {
-  if (text.size() != lower.size()) return false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i] >= 'A' && text[i] <= 'Z' ? static_cast<char>(text[i] - 'A' + 'a') : text[i];
-    if (c != lower[i]) return false;
-  }
-  return true;
-}
-
-std::string_view without_blanks(std::string_view text) noexcept {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 // Whether any header of that name lists the word: "keep-alive, Upgrade".
 bool lists(const HttpRequest& request, std::string_view name, std::string_view word) noexcept {
   for (const Header& header : request.headers) {
-    if (!same_token(header.name, name)) continue;
+    if (!base::equals_ignoring_case(header.name, name)) continue;
     for (std::string_view rest = header.value; !rest.empty();) {
       const std::size_t comma = std::min(rest.find(','), rest.size());
-      if (same_token(without_blanks(rest.substr(0, comma)), word)) return true;
+      if (base::equals_ignoring_case(base::trimmed(rest.substr(0, comma)), word)) return true;
       rest.remove_prefix(std::min(comma + 1, rest.size()));
     }
   }

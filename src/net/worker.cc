@@ -167,7 +167,7 @@ bool Worker::evict_first(Rank rank, const Connection* but) noexcept {
   return true;
 }
 
-// Those that have asked are in nobody's way while they are answered; a few are looked at, others the next time.
+// Connections that wait for an answer hold up no other; a few are looked at each time.
 bool Worker::evict_idle(Rank rank) noexcept {
   constexpr int kMostLookedAt = 16;
   Connections& list = of(rank);

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/json_pen.h"
 #include "engine/check_json.h"
 #include "observe/log.h"
 #include "observe/one_line.h"
@@ -39,7 +40,7 @@ std::string to_json(const Notice& notice) {
   append_text("action", notice.action, out);
   append_text("text", notice.text, out);
   out += ",\"value\":";
-  engine::append_json_number(notice.value, out);
+  base::append_json_number(notice.value, out);
   if (notice.count > 1) fmt::format_to(std::back_inserter(out), ",\"count\":{}", notice.count);
   out += '}';
   return out;

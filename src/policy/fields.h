@@ -37,7 +37,7 @@ class MapFields {
   std::string what_;
 };
 
-// Reports a key nobody knows, with what may have been meant.
+// Reports an unknown key, with what may have been meant.
 void unknown_key(const Scope& scope, const Entry& key, std::string_view what, std::span<const std::string> allowed);
 
 // Each takes the field's name for messages and a node that may be null (an absent key, which leaves `out` alone), and

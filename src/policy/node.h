@@ -1,7 +1,7 @@
 // A document as a tree, before anyone asks what it means: every value and key knows its line and column.
 //
 // YAML and JSON are read by the same parser. Size, depth and the number of nodes that aliases stand for are bounded, so
-// whoever walks a tree may recurse.
+// code that walks a tree may recurse.
 #pragma once
 
 #include <cstdint>

@@ -162,7 +162,7 @@ Rules::Classified Rules::classify(std::string_view operation) const noexcept {
 inline bool Rules::holds(const FieldRule& rule, bool missing_matches, const Fields& fields) const noexcept {
   const std::string_view text = fields.text(rule.dimension);
   if (!text.empty()) return rule.patterns.matches(text);
-  // Nobody is taken for a named agent by not saying who they are.
+  // A check without an agent matches no named agent.
   return missing_matches && (rule.dimension != Dimension::kAgent || rule.patterns.has_star());
 }
 
@@ -241,25 +241,25 @@ std::string Rules::why_not(std::size_t policy, const Fields& fields, const Surro
   return {};
 }
 
-std::vector<Rules::Route> Rules::routes_of(std::size_t policy) const {
+std::vector<Rules::IndexEntry> Rules::index_entries_of(std::size_t policy) const {
   using Kind = Feature::Kind;
   const Conditions& conditions = conditions_[policy];
-  std::vector<Route> routes;
+  std::vector<IndexEntry> entries;
   std::vector<PatternSet::Lead> agents;
   std::vector<PatternSet::Lead> operations;
   for (const FieldRule& rule : conditions.fields) {
     const std::vector<PatternSet::Lead> leads = rule.patterns.leads();
     if (leads.empty()) continue;
-    Route& route = routes.emplace_back();
+    IndexEntry& entry = entries.emplace_back();
     for (const auto& [text, whole] : leads) {
       const std::uint64_t hash = hashed(text);
-      route.push_back(whole ? Feature{Kind::kWhole, rule.dimension, 0, whole_feature(rule.dimension, hash)}
+      entry.push_back(whole ? Feature{Kind::kWhole, rule.dimension, 0, whole_feature(rule.dimension, hash)}
                             : Feature{Kind::kPrefix, rule.dimension, static_cast<std::uint32_t>(text.size()),
                                       prefix_feature(rule.dimension, hash), letter_hint(text.front())});
     }
     // A field that is not there is filed as an empty one.
     if (conditions.missing_matches && rule.dimension != Dimension::kAgent) {
-      route.push_back({Kind::kWhole, rule.dimension, 0, whole_feature(rule.dimension, hashed({}))});
+      entry.push_back({Kind::kWhole, rule.dimension, 0, whole_feature(rule.dimension, hashed({}))});
     }
     if (rule.dimension == Dimension::kAgent) agents = leads;
     if (rule.dimension == Dimension::kOperation) operations = leads;
@@ -268,10 +268,10 @@ std::vector<Rules::Route> Rules::routes_of(std::size_t policy) const {
     return !leads.empty() && std::all_of(leads.begin(), leads.end(), [](const auto& lead) { return lead.whole; });
   };
   if (all_whole(agents) && all_whole(operations) && agents.size() * operations.size() <= kMostPairs) {
-    Route& route = routes.emplace_back();
+    IndexEntry& entry = entries.emplace_back();
     for (const auto& agent : agents) {
       for (const auto& operation : operations) {
-        route.push_back({Kind::kPair, {}, 0, pair_feature(hashed(agent.text), hashed(operation.text))});
+        entry.push_back({Kind::kPair, {}, 0, pair_feature(hashed(agent.text), hashed(operation.text))});
       }
     }
   }
@@ -279,19 +279,19 @@ std::vector<Rules::Route> Rules::routes_of(std::size_t policy) const {
     const std::vector<PatternSet::Lead> leads = condition.patterns.leads();
     const bool listed = condition.rule->kind == AttributeRule::Kind::kAnyOf && all_whole(leads);
     if (conditions.missing_matches || !listed) continue;
-    Route& route = routes.emplace_back();
+    IndexEntry& entry = entries.emplace_back();
     for (const std::string& name : condition.rule->names) {
       for (const auto& lead : leads) {
-        route.push_back(
+        entry.push_back(
             {Kind::kAttribute, {}, 0, attribute_feature(hashed(name), hashed(lead.text)), base::hint_of(name)});
       }
     }
   }
-  return routes;
+  return entries;
 }
 
-void Rules::file(std::uint32_t policy, const Route& route) {
-  for (const Feature& feature : route) {
+void Rules::file(std::uint32_t policy, const IndexEntry& entry) {
+  for (const Feature& feature : entry) {
     filed_[never_zero(feature.hash)].push_back(policy);
     switch (feature.kind) {
       case Feature::Kind::kEverything: break;
@@ -313,24 +313,24 @@ void Rules::file(std::uint32_t policy, const Route& route) {
 void Rules::build_index() {
   // How many policies could be filed under each feature; then each is filed where the worst crowd is least.
   std::unordered_map<std::uint64_t, std::uint32_t> crowd;
-  std::vector<std::vector<Route>> routes;
+  std::vector<std::vector<IndexEntry>> entries;
   for (std::size_t i = 0; i < policies().size(); ++i) {
-    routes.push_back(routes_of(i));
-    for (const Route& route : routes.back()) {
-      for (const Feature& feature : route) ++crowd[feature.hash];
+    entries.push_back(index_entries_of(i));
+    for (const IndexEntry& entry : entries.back()) {
+      for (const Feature& feature : entry) ++crowd[feature.hash];
     }
   }
-  const Route anything{{Feature::Kind::kEverything, {}, 0, kEverything}};
+  const IndexEntry anything{{Feature::Kind::kEverything, {}, 0, kEverything}};
   for (std::size_t i = 0; i < policies().size(); ++i) {
     if (policies()[i].mode == Mode::kOff) continue;
-    const Route* best = &anything;
+    const IndexEntry* best = &anything;
     std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
-    for (const Route& route : routes[i]) {
+    for (const IndexEntry& entry : entries[i]) {
       std::uint32_t most = 0;
-      for (const Feature& feature : route) most = std::max(most, crowd[feature.hash]);
+      for (const Feature& feature : entry) most = std::max(most, crowd[feature.hash]);
       if (most >= least) continue;
       least = most;
-      best = &route;
+      best = &entry;
     }
     file(static_cast<std::uint32_t>(i), *best);
   }
@@ -352,19 +352,19 @@ void Rules::build_index() {
   filed_ = {};
 }
 
-struct Rules::Asked {
+struct Rules::Lookup {
   const Fields& fields;
   const Surroundings& surroundings;
   Matched& matched;
 };
 
-inline void Rules::consider_all(std::uint32_t begin, std::uint32_t end, const Asked& asked) const noexcept {
+inline void Rules::consider_all(std::uint32_t begin, std::uint32_t end, const Lookup& asked) const noexcept {
   for (std::uint32_t i = begin; i < end; ++i) {
     if (matches(postings_[i], asked.fields, asked.surroundings)) asked.matched.add(postings_[i]);
   }
 }
 
-[[gnu::always_inline]] inline void Rules::consider(std::uint64_t feature, const Asked& asked) const noexcept {
+[[gnu::always_inline]] inline void Rules::consider(std::uint64_t feature, const Lookup& asked) const noexcept {
   feature = never_zero(feature);
   for (std::size_t at = feature & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {
     const Slot& slot = slots_[at];
@@ -376,7 +376,7 @@ inline void Rules::consider_all(std::uint32_t begin, std::uint32_t end, const As
 }
 
 void Rules::match(Fields& fields, const Surroundings& surroundings, Matched& matched) const noexcept {
-  const Asked asked{fields, surroundings, matched};
+  const Lookup asked{fields, surroundings, matched};
   consider_all(everything_begin_, everything_end_, asked);
   if (pairs_indexed_) {
     consider(pair_feature(fields.hash(Dimension::kAgent).low, fields.hash(Dimension::kOperation).low), asked);

@@ -91,7 +91,7 @@ class Rules {
     std::vector<FieldRule> fields;
     std::vector<AttributeCondition> attributes;
   };
-  // One thing to ask the index: whether anybody is filed under this.
+  // A key of the index.
   struct Feature {
     enum class Kind : std::uint8_t { kEverything, kWhole, kPrefix, kPair, kAttribute };
     Kind kind = Kind::kEverything;
@@ -100,7 +100,7 @@ class Rules {
     std::uint64_t hash = 0;
     std::uint64_t hint = 0;  // of kPrefix and kAttribute
   };
-  using Route = std::vector<Feature>;  // whatever matches the policy has one of these
+  using IndexEntry = std::vector<Feature>;  // a check that the policy matches has one of these
   struct Slot {
     std::uint64_t feature = 0;  // 0: free
     std::uint32_t begin = 0;
@@ -114,11 +114,11 @@ class Rules {
                              const Surroundings& surroundings) const noexcept;
   void compile_conditions();
   void build_index();
-  [[nodiscard]] std::vector<Route> routes_of(std::size_t policy) const;
-  void file(std::uint32_t policy, const Route& route);
-  struct Asked;  // what is asked of the index, and where the answer goes
-  void consider(std::uint64_t feature, const Asked& asked) const noexcept;
-  void consider_all(std::uint32_t begin, std::uint32_t end, const Asked& asked) const noexcept;
+  [[nodiscard]] std::vector<IndexEntry> index_entries_of(std::size_t policy) const;
+  void file(std::uint32_t policy, const IndexEntry& entry);
+  struct Lookup;  // one search of the index, and where its result goes
+  void consider(std::uint64_t feature, const Lookup& asked) const noexcept;
+  void consider_all(std::uint32_t begin, std::uint32_t end, const Lookup& asked) const noexcept;
 
   [[nodiscard]] std::uint64_t hashed(std::string_view text) const noexcept { return hasher_(text).low; }
 
@@ -137,7 +137,8 @@ class Rules {
   std::uint32_t indexed_dimensions_ = 0;   // bits
   std::uint32_t prefixed_dimensions_ = 0;  // bits
   bool pairs_indexed_ = false;
-  // So that what nobody asks about is not even hashed: a bit for each name of an attribute, and for each first letter.
+  // So that attributes that no policy reads are not hashed: a bit for each name of an attribute, and for each first
+  // letter.
   std::uint64_t attribute_hints_ = 0;
   struct Prefixes {
     std::uint64_t first_letters = 0;

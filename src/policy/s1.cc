@@ -70,7 +70,7 @@ void read_system_load(const Scope& scope, const Node& node, Match& match) {
   }
 }
 
-// A policy of one agent may name it again, or all, but nobody else.
+// A policy of one agent may name it again, or all, but no other.
 void read_agents(const Scope& scope, const Node& node, Match& match) {
   Patterns agents;
   if (!read_patterns(scope, &node, "agents", agents)) return;

@@ -11,7 +11,7 @@ namespace headgate::policy {
 enum class Expand : std::uint8_t {
   kNo,           // values are as they are written
   kEnvironment,  // `${NAME}` is a variable, `$${` stands for `${`
-  kRefuse,       // `${NAME}` is a flaw: whoever may send a document may not read the environment with it
+  kRefuse,       // `${NAME}` is a flaw: the sender of a document may not read the environment with it
 };
 
 // Whether there is anything to expand.

@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "api/http/gate_trust.h"
+#include "base/json_pen.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -24,7 +25,7 @@ constexpr std::size_t kMostItems = 1'000;
 
 std::string quoted(const std::string& text) {
   std::string out;
-  engine::append_json_text(text, out);
+  base::append_json_text(text, out);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <cassert>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "headgate/limiter.h"
@@ -37,29 +38,11 @@ Admission refuse(int status, std::string_view code, std::string message) {
 
 Admission unauthorized(std::string message) { return refuse(kUnauthorized, "unauthorized", std::move(message)); }
 
-bool same_name(std::string_view a, std::string_view lower) noexcept {
-  return std::equal(a.begin(), a.end(), lower.begin(), lower.end(),
-                    [](char x, char y) { return (x >= 'A' && x <= 'Z' ? static_cast<char>(x - 'A' + 'a') : x) == y; });
-}
-
-// A header that must not be given twice, since whoever stands in front may have believed the other one.
-struct OneHeader {
-  int count = 0;
-  std::string_view value;
-};
-OneHeader find_header(const net::HttpRequest& request, std::string_view lower) noexcept {
-  OneHeader found;
-  for (const net::Header& header : request.headers) {
-    if (!same_name(header.name, lower)) continue;
-    if (found.count++ == 0) found.value = base::trimmed(header.value);
-  }
-  return found;
-}
-
 // What follows "Bearer ", or nothing if it is not exactly that.
 std::optional<std::string_view> bearer(std::string_view value) noexcept {
   constexpr std::string_view kScheme = "bearer ";
-  if (value.size() <= kScheme.size() || !same_name(value.substr(0, kScheme.size()), kScheme)) return std::nullopt;
+  if (value.size() <= kScheme.size() || !base::equals_ignoring_case(value.substr(0, kScheme.size()), kScheme))
+    return std::nullopt;
   const std::string_view secret = base::trimmed(value.substr(kScheme.size()));
   if (secret.empty() || secret.find_first_of(" \t,") != std::string_view::npos) return std::nullopt;
   return secret;
@@ -67,10 +50,8 @@ std::optional<std::string_view> bearer(std::string_view value) noexcept {
 
 // Calls `visit` with every session cookie, until it says true.
 template <class Visit>
-bool any_session_cookie(const net::HttpRequest& request, Visit visit) {
-  for (const net::Header& header : request.headers) {
-    if (!same_name(header.name, "cookie")) continue;
-    std::string_view rest = header.value;
+bool any_session_cookie(const AccessRequest& request, Visit visit) {
+  for (std::string_view rest : request.cookies()) {
     while (!rest.empty()) {
       const std::size_t end = std::min(rest.find(';'), rest.size());
       const std::string_view pair = base::trimmed(rest.substr(0, end));
@@ -84,7 +65,7 @@ bool any_session_cookie(const net::HttpRequest& request, Visit visit) {
   return false;
 }
 
-// Whoever has one IPv6 address has 2^64 of them.
+// The host of one IPv6 address mostly has its whole /64.
 std::string limited_as(std::string_view ip) {
   std::string text(ip.substr(0, INET6_ADDRSTRLEN));
   in6_addr six{};
@@ -95,8 +76,8 @@ std::string limited_as(std::string_view ip) {
   return network.data();
 }
 
-std::string_view ip_of(const net::HttpRequest& request) noexcept {
-  return request.peer != nullptr ? std::string_view(request.peer->ip) : std::string_view();
+std::string_view ip_of(const AccessRequest& request) noexcept {
+  return request.peer ? request.peer->ip : std::string_view();
 }
 
 std::unique_ptr<MemoryLimiter> make_limiter(Clock& clock) {
@@ -149,7 +130,7 @@ struct Access::Impl {
     return failed(ip, "the token is not known, has expired or was revoked");
   }
 
-  // Whoever has this token wants to ask, which charges: where a token is required, a viewer's will not do.
+  // A check charges: where a token is required, a viewer's is refused.
   [[nodiscard]] Admission asking(Admission admission) const {
     const bool viewer = !admission.refusal && admission.caller.role == state::Role::kViewer;
     if (!viewer || options.auth != Auth::kRequired) return admission;
@@ -169,8 +150,8 @@ struct Access::Impl {
   }
 
   // The token of a request, if it has one. False: go on without.
-  [[nodiscard]] bool by_header(const net::HttpRequest& request, Admission& admission) const {
-    const OneHeader header = find_header(request, "authorization");
+  [[nodiscard]] bool by_header(const AccessRequest& request, Admission& admission) const {
+    const AccessRequest::Header& header = request.authorization;
     if (header.count == 0) return false;
     const auto secret = bearer(header.value);
     if (header.count > 1 || !secret) {
@@ -181,10 +162,10 @@ struct Access::Impl {
     return true;
   }
 
-  [[nodiscard]] std::optional<Refusal> wrong_origin(const net::HttpRequest& request) const {
-    const OneHeader origin = find_header(request, "origin");
+  [[nodiscard]] std::optional<Refusal> wrong_origin(const AccessRequest& request) const {
+    const AccessRequest::Header& origin = request.origin;
     if (origin.count == 0) return std::nullopt;
-    const OneHeader host = find_header(request, "host");
+    const AccessRequest::Header& host = request.host;
     if (origin.count == 1 && host.count <= 1 && is_trusted_origin(origin.value, host.value, options.hosts)) {
       return std::nullopt;
     }
@@ -194,8 +175,8 @@ struct Access::Impl {
                    Nanos{0}};
   }
 
-  [[nodiscard]] std::optional<Refusal> wrong_host(const net::HttpRequest& request) const {
-    const OneHeader host = find_header(request, "host");
+  [[nodiscard]] std::optional<Refusal> wrong_host(const AccessRequest& request) const {
+    const AccessRequest::Header& host = request.host;
     if (host.count == 0) return std::nullopt;  // no browser leaves it out
     // Most callers name the same host again and again.
     struct Last {
@@ -216,7 +197,7 @@ struct Access::Impl {
   }
 
   // A browser's session. False: there is none.
-  [[nodiscard]] bool by_session(const net::HttpRequest& request, Admission& admission) const {
+  [[nodiscard]] bool by_session(const AccessRequest& request, Admission& admission) const {
     std::string session;
     const bool holds = any_session_cookie(request, [&](std::string_view id) {
       if (!sessions.holds(id, clock.now())) return false;
@@ -231,16 +212,16 @@ struct Access::Impl {
     return true;
   }
 
-  [[nodiscard]] bool by_certificate(const net::Peer* peer, Admission& admission) const {
-    if (peer == nullptr || peer->certificate.empty()) return false;
+  [[nodiscard]] bool by_certificate(const std::optional<PeerView>& peer, Admission& admission) const {
+    if (!peer || peer->certificate.empty()) return false;
     admission.caller.known = true;
     admission.caller.role = state::Role::kAgent;
     admission.caller.agent = peer->certificate;
-    admission.caller.who = "certificate " + peer->certificate;
+    admission.caller.who = fmt::format("certificate {}", peer->certificate);
     return true;
   }
 
-  [[nodiscard]] Admission without_token(const net::Peer* peer) const {
+  [[nodiscard]] Admission without_token(const std::optional<PeerView>& peer) const {
     Admission admission;
     if (options.auth == Auth::kLocal || by_certificate(peer, admission)) return admission;
     return unauthorized("a token is needed (Authorization: Bearer hg_..., AUTH, identify)");
@@ -264,10 +245,9 @@ bool Access::required() const noexcept { return impl_->options.auth == Auth::kRe
 Admission Access::by_token(std::string_view secret, std::string_view ip) const {
   return impl_->asking(impl_->by_token(secret, ip));
 }
-Admission Access::without_token() const { return impl_->without_token(nullptr); }
-Admission Access::without_token(const net::Peer& peer) const { return impl_->without_token(&peer); }
+Admission Access::without_token(const std::optional<PeerView>& peer) const { return impl_->without_token(peer); }
 
-Admission Access::asks(const net::HttpRequest& request) const {
+Admission Access::asks(const AccessRequest& request) const {
   Admission admission;
   if (admission.refusal = impl_->wrong_origin(request); admission.refusal) return admission;
   if (impl_->by_header(request, admission)) {
@@ -278,29 +258,29 @@ Admission Access::asks(const net::HttpRequest& request) const {
   return impl_->without_token(request.peer);
 }
 
-Admission Access::gates(const net::HttpRequest& request) const {
+Admission Access::gates(const AccessRequest& request) const {
   Admission admission;
   if (impl_->by_header(request, admission)) return impl_->asking(std::move(admission));
   if (admission.refusal = impl_->wrong_host(request); admission.refusal) return admission;
   return impl_->without_token(request.peer);
 }
 
-Admission Access::manages(const net::HttpRequest& request, bool change) const {
+Admission Access::manages(const AccessRequest& request, bool change) const {
   return identified(request, change, false);
 }
 
-Admission Access::uses_quotas(const net::HttpRequest& request, bool change) const {
+Admission Access::uses_quotas(const AccessRequest& request, bool change) const {
   return identified(request, change, true);
 }
 
-Admission Access::identified(const net::HttpRequest& request, bool change, bool agents) const {
+Admission Access::identified(const AccessRequest& request, bool change, bool agents) const {
   Admission admission;
   if (admission.refusal = impl_->wrong_origin(request); admission.refusal) return admission;
   if (!impl_->by_header(request, admission)) {
     if (admission.refusal = impl_->wrong_host(request); admission.refusal) return admission;
     if (impl_->by_session(request, admission)) {
-      // Browsers name the origin of whatever may change something; without one, nobody knows which page it was.
-      if (change && find_header(request, "origin").count == 0) {
+      // Browsers send Origin with every request that may change something; without it, the page is not known.
+      if (change && request.origin.count == 0) {
         return refuse(kForbidden, "bad_origin", "a browser session may change something only with an Origin header");
       }
     } else if (!impl_->by_certificate(request.peer, admission)) {
@@ -316,17 +296,17 @@ Admission Access::identified(const net::HttpRequest& request, bool change, bool 
                             admission.caller.who, to_string(role)));
 }
 
-Admission Access::reads_metrics(const net::HttpRequest& request) const {
-  const bool open = impl_->options.metrics_open && request.peer != nullptr && request.peer->loopback;
-  if (!open || find_header(request, "authorization").count != 0) return manages(request, false);
+Admission Access::reads_metrics(const AccessRequest& request) const {
+  const bool open = impl_->options.metrics_open && request.peer && request.peer->loopback;
+  if (!open || request.authorization.count != 0) return manages(request, false);
   Admission admission;
   admission.refusal = impl_->wrong_origin(request);
   if (!admission.refusal) admission.refusal = impl_->wrong_host(request);
   return admission;
 }
 
-std::optional<Refusal> Access::believe(const Caller& caller, const net::Peer* peer, Check& check) const {
-  if (peer != nullptr) {
+std::optional<Refusal> Access::believe(const Caller& caller, const std::optional<PeerView>& peer, Check& check) const {
+  if (peer) {
     if (check.ip.empty()) {
       check.ip = peer->ip;
     } else if (check.ip != peer->ip) {
@@ -366,21 +346,21 @@ std::function<bool()> Access::validity_of(const Credential& credential) const {
 
 std::string Access::new_code() { return impl_->codes.make(impl_->clock.now()); }
 
-std::optional<std::string> Access::sign_in(std::string_view code, const net::HttpRequest& request) {
+std::optional<std::string> Access::sign_in(std::string_view code, const AccessRequest& request) {
   if (impl_->wrong_origin(request) || impl_->wrong_host(request)) return std::nullopt;
   const Nanos now = impl_->clock.now();
   if (!impl_->codes.take(code, now)) {
-    // Counted with the bad tokens; that it failed is all the browser is told.
+    // Counted with the bad tokens; the browser gets no reason.
     (void)impl_->failed(ip_of(request), {});
     return std::nullopt;
   }
-  const bool secure = request.peer != nullptr && request.peer->tls;
+  const bool secure = request.peer && request.peer->tls;
   return fmt::format(
       "Set-Cookie: {}={}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict{}\r\n", kCookie, impl_->sessions.make(now),
       std::chrono::duration_cast<std::chrono::seconds>(kSessionLifetime).count(), secure ? "; Secure" : "");
 }
 
-void Access::sign_out(const net::HttpRequest& request) {
+void Access::sign_out(const AccessRequest& request) {
   const Nanos now = impl_->clock.now();
   any_session_cookie(request, [&](std::string_view id) {
     impl_->sessions.take(id, now);

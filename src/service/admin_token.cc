@@ -39,7 +39,7 @@ Result<void> write_new(state::Database& database, const std::string& path, Nanos
   auto made = database.create_token({.role = state::Role::kAdmin, .agent = "", .name = "admin.token"}, "server", now);
   if (!made) return made.error();
   if (auto written = base::write_whole(path, made->secret + "\n"); !written) {
-    (void)database.revoke_token(made->token.id, "server", now);  // nobody has it
+    (void)database.revoke_token(made->token.id, "server", now);  // it was given to no one
     return written;
   }
   state::AuditEntry entry;

@@ -18,7 +18,7 @@ struct Alert {
   observe::Notice notice;  // the latest; its id is that of the first
   std::uint64_t count = 1;
   Nanos first_at{0};            // wall clock
-  std::string acknowledged_by;  // empty: nobody yet
+  std::string acknowledged_by;  // empty: not yet
   Nanos acknowledged_at{0};
 };
 

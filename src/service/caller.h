@@ -1,4 +1,4 @@
-// Who asks, and why it is refused.
+// The caller of a request, and why a request is refused.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "headgate/clock.h"
+#include "headgate/result.h"
 #include "state/database.h"
 
 namespace headgate::service {
@@ -44,11 +45,12 @@ struct Caller : Credential {
 };
 
 struct Refusal {
-  int status = 401;
-  // "unauthorized", "forbidden", "wrong_agent", "wrong_subject", "bad_host", "bad_origin", "too_many_attempts"
-  std::string_view code;
+  int status = 401;       // of HTTP
+  std::string_view code;  // a literal: "unauthorized", "wrong_agent", "bad_origin", "not_found"
   std::string message;
   Nanos retry_after{0};
 };
+// What an error of a lower layer is answered with.
+[[nodiscard]] Refusal refusal_of(const Error& error);
 
 }  // namespace headgate::service

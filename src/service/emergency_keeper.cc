@@ -1,6 +1,7 @@
 #include "service/emergency_keeper.h"
 
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "observe/log.h"
 #include "service/json.h"

@@ -1,4 +1,4 @@
-// Keeps the emergency throttle on disk, whoever has pulled it: an operator, a signal, or the load.
+// Keeps the emergency throttle on disk, whether an operator, a signal or the load has turned it on.
 //
 // Safe for concurrent use.
 #pragma once

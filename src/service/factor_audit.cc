@@ -1,5 +1,7 @@
 #include "service/factor_audit.h"
 
+#include <nlohmann/json.hpp>
+
 #include "service/json.h"
 
 namespace headgate::service {

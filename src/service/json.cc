@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
@@ -97,5 +98,7 @@ Result<Json> fields_of(std::string_view text, std::span<const std::string_view> 
 }
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 }  // namespace headgate::service

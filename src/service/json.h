@@ -1,7 +1,7 @@
-// JSON that operations read and write.
+// JSON that operations read and write. Files that build values include <nlohmann/json.hpp> themselves.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +20,6 @@ using engine::number_json;
 [[nodiscard]] Result<Json> fields_of(std::string_view text, std::span<const std::string_view> fields);
 // One line; bytes that are not UTF-8 are replaced.
 [[nodiscard]] std::string text_of(const Json& json);
-[[nodiscard]] inline Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+[[nodiscard]] Json text_or_null(const std::string& text);
 
 }  // namespace headgate::service

@@ -5,15 +5,15 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
+
 namespace headgate::service {
 namespace {
 
 constexpr std::size_t kMaxHostBytes = 300;
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-
 bool is_host_character(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || is_digit(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
+  return (c >= 'a' && c <= 'z') || base::is_digit(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
 }
 
 bool is_ip(const std::string& host) noexcept {
@@ -47,11 +47,11 @@ std::optional<HostPort> parse_host(std::string_view text) {
   }
   if (colon != std::string_view::npos) {
     port = text.substr(colon + 1);
-    if (port.empty() || port.size() > 5 || !std::all_of(port.begin(), port.end(), is_digit)) return std::nullopt;
+    if (port.empty() || port.size() > 5 || !std::all_of(port.begin(), port.end(), base::is_digit)) return std::nullopt;
   }
   HostPort parsed;
   parsed.port = port;
-  for (const char c : host) parsed.host += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  parsed.host = base::to_lower(host);
   // One dot at the end names the same host.
   if (parsed.host.size() > 1 && parsed.host.back() == '.') parsed.host.pop_back();
   if (parsed.host.empty() || !std::all_of(parsed.host.begin(), parsed.host.end(), is_host_character)) {

@@ -8,7 +8,7 @@ namespace headgate::service {
 // To count by where there is no limit: exact as a double, which is what Redis computes with.
 inline constexpr Units kCountless = 1'000'000'000'000'000;
 
-// When to ask again where nobody knows: about as long as the load takes to read otherwise.
+// When to retry where no time is known: about as long as the load takes to read otherwise.
 inline constexpr Nanos kBlockedRetry = std::chrono::seconds{5};
 
 [[nodiscard]] inline base::Hash128 cell(const base::Hash128& whose, Period period) noexcept {

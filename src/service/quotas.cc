@@ -24,9 +24,28 @@ const char* cannot_start(double pace) {
 
 std::string new_run() { return fmt::format("{:016x}{:016x}", base::random_seed(), base::random_seed()); }
 
-}  // namespace
+// The limit of a period, or after these of the session.
+Amount limit_of(const quota::Allowance& allowance, std::size_t which) {
+  return which < kPeriods.size() ? allowance.rule.limits[which] : allowance.rule.session;
+}
 
-namespace {
+// "Daily quota of 5 shell commands".
+std::string quota_name(const quota::Allowance& allowance, std::size_t which) {
+  return fmt::format("{} quota of {} {} commands", which < kPeriods.size() ? kAdjectives[which] : "Session",
+                     limit_of(allowance, which).value, allowance.type);
+}
+
+// Why a quota denies, by the outcome of its limit.
+std::string why_used_up(const quota::Allowance& allowance, std::size_t which, const core::Outcome& outcome,
+                        Nanos wall) {
+  const std::string quota = quota_name(allowance, which);
+  if (outcome.limit < limit_of(allowance, which).value) {
+    // This server alone has judged: it cannot know what the others have admitted.
+    return fmt::format("{}: while the store is away this server may admit {} of them, and has", quota, outcome.limit);
+  }
+  return fmt::format("{} used up until {}", quota,
+                     base::format_rfc3339(std::chrono::ceil<std::chrono::seconds>(wall + outcome.wait)));
+}
 
 // The users, or tokens, whose records are counted; past it the one that is idle first is forgotten.
 constexpr std::size_t kMostRecorders = 100'000;
@@ -206,7 +225,7 @@ void Quotas::check(QuotaAsk ask, Done done) {
     case Entered::kWaits: break;
   }
   wake_.notify_one();
-  // Nobody is to wait for what will be refused.
+  // A check that will be refused does not wait.
   look(asking, [this, asking](std::span<const core::Outcome> outcomes) {
     const bool hopeless = std::any_of(outcomes.begin(), outcomes.end(),
                                       [](const core::Outcome& outcome) { return outcome.remaining == 0; });
@@ -309,7 +328,7 @@ void Quotas::answer_standing(Asking& asking, std::span<const core::Outcome> outc
                                                  asking.allowance.type, left.value == 1 ? "" : "s");
     }
   }
-  // What only counts runs out for nobody.
+  // A quota that is only monitored does not run out.
   const bool warns = asking.enforced();
   answer.warning =
       quota::warning_text(asking.allowance.type, warns ? answer.remaining : std::array<Amount, 3>{},
@@ -330,7 +349,7 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   answer.retry_after = decision.retry_after;
   asking->waited = std::max(asking->waited, decision.waited);
   if (const policy::Policy* by = decision.denied_by()) answer.policy_id = by->id;
-  // Where nobody has judged anything, nobody knows what is left; this may be the store's own thread, which cannot ask.
+  // Where nothing was judged, what is left is not known; this may be the store's own thread, which cannot ask.
   const bool judged =
       decision.why != Why::kStoreAway && decision.why != Why::kStoreLate && decision.why != Why::kTooManyLeases;
   base::BoundedArray<core::Outcome, Allowances::kMost> outcomes;
@@ -358,31 +377,14 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
     answer.reason = decision.reason();
     if (decision.why == Why::kQuota) {
       const auto which = static_cast<std::size_t>(decision.denying_allowance);
-      const bool session = which >= kPeriods.size();
-      const Amount limit = session ? asking->allowance.rule.session : asking->allowance.rule.limits[which];
-      const std::string quota = fmt::format("{} quota of {} {} commands", session ? "Session" : kAdjectives[which],
-                                            limit.value, asking->allowance.type);
-      if (const Units share = outcomes[which].limit; share < limit.value) {
-        // It was judged by this server alone: what the others have admitted, it cannot know.
-        answer.reason =
-            fmt::format("{}: while the store is away this server may admit {} of them, and has", quota, share);
-      } else {
-        answer.reason = fmt::format(
-            "{} used up until {}", quota,
-            base::format_rfc3339(std::chrono::ceil<std::chrono::seconds>(decision.wall + outcomes[which].wait)));
-      }
+      answer.reason = why_used_up(asking->allowance, which, outcomes[which], decision.wall);
     }
     return refuse(asking, std::move(answer));
   }
   answer.allowed = true;
   answer.estimated_start = decision.delay;
   if (answer.monitored && asking->past >= 0) {
-    const auto which = static_cast<std::size_t>(asking->past);
-    const bool session = which >= kPeriods.size();
-    answer.would_reason =
-        fmt::format("{} quota of {} {} commands used up", session ? "Session" : kAdjectives[which],
-                    session ? asking->allowance.rule.session.value : asking->allowance.rule.limits[which].value,
-                    asking->allowance.type);
+    answer.would_reason = quota_name(asking->allowance, static_cast<std::size_t>(asking->past)) + " used up";
   } else if (answer.monitored) {
     answer.would_reason = asking->held_up;
   }

@@ -11,12 +11,14 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "headgate/limiter.h"
@@ -43,7 +45,7 @@ struct QuotasOptions {
   Records token_records{200, 400'000};  // by one token that binds no user, and so may name any number of them
 };
 
-// What somebody wants to run.
+// A command that a user wants to run.
 struct QuotaAsk {
   std::string user{};
   std::string type{};
@@ -87,7 +89,7 @@ struct QuotaAnswer {
   Nanos retry_after{0};
   Nanos delay{0};
   Nanos waited{0};
-  std::string run{};  // empty: nobody keeps count of it
+  std::string run{};  // empty: it is not counted
   Nanos run_ttl{0};   // a run that is not renewed for so long is taken to be over
   std::string policy_id{};
   std::string lease{};
@@ -99,7 +101,7 @@ class Quotas final : private ClockListener {
  public:
   Quotas(Service& service, quota::Ledger& ledger, QuotasOptions options);
   ~Quotas();
-  // Whoever waits is told that it is over, and nobody waits any more. Once; others may still ask.
+  // Ends all waits with an answer; later checks do not wait. To be called once; other threads may still call check().
   void stop();
   Quotas(const Quotas&) = delete;
   Quotas& operator=(const Quotas&) = delete;
@@ -148,7 +150,7 @@ class Quotas final : private ClockListener {
 
   // The error of a check whose asker was gone when it had waited: see QuotaAsk::gone.
   static constexpr std::string_view kUnauthorized = "unauthorized";
-  // Ends a run, or a wait. `user`: whose it must be; empty: anybody's, if only one user has a run of that name.
+  // Ends a run, or a wait. `user`: whose it must be; empty: any user's, if only one has a run of that name.
   bool end(const std::string& run, const std::string& user);
   bool renew(const std::string& run, const std::string& user);
   struct Line {
@@ -157,12 +159,12 @@ class Quotas final : private ClockListener {
     std::size_t waiting_count = 0;
     std::size_t running_count = 0;
   };
-  // `user`: only what is its own; empty: everybody's. Positions are of the whole line.
+  // `user`: only what is its own; empty: that of all users. Positions are of the whole line.
   [[nodiscard]] Line line(std::size_t limit, std::string_view user = {}) const;
 
   // Puts back what the ledger knows of the periods that are still running, as far as the store has it not. Returns for
-  // how many users and types; an Error where the ledger or the store cannot be asked. REQUIRES: nobody else does so at
-  // the same time, with the same cells. `go_on` is asked before each: false ends it, with an Error.
+  // how many users and types; an Error where the ledger or the store cannot be asked. REQUIRES: no other call does so
+  // at the same time, with the same cells. `go_on` is asked before each: false ends it, with an Error.
   Result<std::size_t> restore(const std::function<bool()>& go_on = [] { return true; });
   // About once a second: ends the waits of askers who are gone, and looks at the load.
   void tick();
@@ -197,14 +199,14 @@ class Quotas final : private ClockListener {
     const engine::WorkingLimit* limit = nullptr;
     core::Calendar calendar;
   };
-  // `amount` unlimited: so many that nobody ever uses them up, to count by.
+  // `amount` unlimited: so many that they are never used up, to count by.
   [[nodiscard]] Result<Numbers> numbers(quota::Amount amount, Period period, std::string_view timezone);
   // Whose cells: of a user's commands of a type, in one session where that has a limit of its own.
   [[nodiscard]] base::Hash128 cells_of(std::string_view user, std::string_view type,
                                        std::string_view session) const noexcept;
 
   [[nodiscard]] std::optional<Error> prepare(Asking& asking);
-  // When it could start; nullopt: nobody knows.
+  // When it could start; nullopt: not known.
   [[nodiscard]] std::optional<Nanos> start_of(const Asking& asking, double pace) const;
   // What a run holds by its policies is held for as long as it runs.
   void hold_for_run(const Asking& asking, QuotaAnswer& answer);
@@ -217,6 +219,10 @@ class Quotas final : private ClockListener {
   void refuse_start(const AskingPtr& asking, std::string error, std::string reason, Nanos retry_after);
   void answer_standing(Asking& asking, std::span<const core::Outcome> outcomes, Nanos wall, QuotaAnswer& answer);
   static std::array<quota::Standing, 3> standings(const quota::Allowance& allowance, const std::array<Units, 3>& used);
+  // What the ledger's rows come to in the periods that run now.
+  struct Sums;
+  using SumsByType = std::map<std::pair<std::string, std::string>, Sums>;  // by user and type
+  [[nodiscard]] Result<SumsByType> sum_usage(const std::vector<quota::UsageRow>& rows, Nanos wall);
   void tell(const std::vector<quota::Alert>& alerts, Nanos wall);
   void clock_moved() noexcept override;
   void serve();

@@ -11,10 +11,24 @@ using quota::kPeriods;
 
 namespace {
 constexpr std::string_view kGoneReason = "The token has expired or was revoked while the check waited";
+// The periods that run now where a time zone is.
+struct TimeZone {
+  core::Calendar days;
+  std::array<core::Span, 3> running;  // the periods
+
+  // Whether what was charged on a day that began then counts in the period. A day of another time zone, because that
+  // was changed since, counts wherever it reaches into: rather too much than less than was charged.
+  [[nodiscard]] bool counts(Nanos day, std::size_t period) const {
+    constexpr Nanos kLongestDay = std::chrono::hours{25};
+    const Nanos end = days.period_at(day).start == day ? day + Nanos{1} : day + kLongestDay;
+    return end > running[period].start && day < running[period].end;
+  }
+};
+
 }  // namespace
 
 void Quotas::clock_moved() noexcept {
-  { const std::lock_guard guard(mutex_); }  // whoever has looked at the clock waits by now
+  { const std::lock_guard guard(mutex_); }  // a thread that has read the clock waits by now
   wake_.notify_all();
 }
 
@@ -228,47 +242,27 @@ std::array<quota::Standing, 3> Quotas::standings(const quota::Allowance& allowan
   return all;
 }
 
-Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
-  (void)ledger_.flush();  // what this server has answered is to be among it; if it cannot be written, reading says why
-  const Nanos wall = service_.clock->wall(service_.clock->now());
-  constexpr Nanos kLongestPeriod = std::chrono::hours{24 * 33};  // a month, and a day for time zones
-  quota::Ledger::UsageQuery query;
-  query.since = wall - kLongestPeriod;
-  query.sessions = true;
-  query.limit = 100'000'000;
-  const Result<std::vector<quota::UsageRow>> rows = ledger_.usage(query);
-  if (!rows) return rows.error();
+struct Quotas::Sums {
+  std::string_view timezone;
+  std::array<Units, 3> used{};
+  std::map<std::string, Units> sessions;
+};
+
+Result<Quotas::SumsByType> Quotas::sum_usage(const std::vector<quota::UsageRow>& rows, Nanos wall) {
   // Rows say what their commands counted as when they were charged, whatever plan that was by. Only the time zone is to
   // be found out: where the plan was named with each check, that is the one by default.
   const auto timezone_of = [&](const quota::UsageKey& key) -> std::string_view {
     const Result<quota::Allowance> allowance = book_.find(key.user, {}, key.type);
     return allowance ? allowance->timezone : std::string_view(options_.book.timezone);
   };
-  struct Sums {
-    std::string_view timezone;
-    std::array<Units, 3> used{};
-    std::map<std::string, Units> sessions;
-  };
-  std::map<std::pair<std::string, std::string>, Sums> sums;  // by user and type
-  struct Zone {
-    core::Calendar days;
-    std::array<core::Span, 3> running;  // the periods
-
-    // Whether what was charged on a day that began then counts in the period. A day of another time zone, because that
-    // was changed since, counts wherever it reaches into: rather too much than less than was charged.
-    [[nodiscard]] bool counts(Nanos day, std::size_t period) const {
-      constexpr Nanos kLongestDay = std::chrono::hours{25};
-      const Nanos end = days.period_at(day).start == day ? day + Nanos{1} : day + kLongestDay;
-      return end > running[period].start && day < running[period].end;
-    }
-  };
-  std::map<std::string, Zone, std::less<>> zones;
-  for (const quota::UsageRow& row : *rows) {
+  SumsByType sums;
+  std::map<std::string, TimeZone, std::less<>> zones;
+  for (const quota::UsageRow& row : rows) {
     if (row.usage.commands == 0) continue;
     const std::string_view timezone = timezone_of(row.key);
     auto zone = zones.find(timezone);
     if (zone == zones.end()) {
-      Zone made;
+      TimeZone made;
       for (std::size_t p = 0; p < kPeriods.size(); ++p) {
         const Result<Numbers> of = numbers({}, kPeriods[p], timezone);
         if (!of) return of.error();
@@ -286,7 +280,22 @@ Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
       sum.sessions[row.key.session] += row.usage.commands;
     }
   }
-  for (const auto& [key, sum] : sums) {
+  return sums;
+}
+
+Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
+  (void)ledger_.flush();  // what this server has answered is to be among it; if it cannot be written, reading says why
+  const Nanos wall = service_.clock->wall(service_.clock->now());
+  constexpr Nanos kLongestPeriod = std::chrono::hours{24 * 33};  // a month, and a day for time zones
+  quota::Ledger::UsageQuery query;
+  query.since = wall - kLongestPeriod;
+  query.sessions = true;
+  query.limit = 100'000'000;
+  const Result<std::vector<quota::UsageRow>> rows = ledger_.usage(query);
+  if (!rows) return rows.error();
+  const Result<SumsByType> sums = sum_usage(*rows, wall);
+  if (!sums) return sums.error();
+  for (const auto& [key, sum] : *sums) {
     const std::string& user = key.first;
     const std::string& type = key.second;
     const std::string_view timezone = sum.timezone;
@@ -308,7 +317,7 @@ Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
     for (const auto& [session, used] : sum.sessions) {
       if (Result<void> added = add(Period::kDay, session, used); !added) return std::move(added).error();
     }
-    if (!go_on()) return Error{ErrorCode::kIo, "somebody else is to go on", true};
+    if (!go_on()) return Error{ErrorCode::kIo, "another server is to go on", true};
     // All of them in one look: mostly nothing is missing.
     std::vector<core::Outcome> outcomes(cells.size());
     service_.engine->allowances().look_at(cells, outcomes);
@@ -319,7 +328,7 @@ Result<std::size_t> Quotas::restore(const std::function<bool()>& go_on) {
       }
     }
   }
-  return sums.size();
+  return sums->size();
 }
 
 }  // namespace headgate::service

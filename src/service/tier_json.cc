@@ -1,5 +1,7 @@
 #include "service/tier_json.h"
 
+#include <nlohmann/json.hpp>
+
 namespace headgate::service {
 
 Json tier_json(const TierOverrides& tiers) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "api/http/limit_headers.h"
+#include "base/ascii.h"
 
 namespace headgate::api {
 namespace {
@@ -58,15 +59,15 @@ void set_reset(Nanos after, DescriptorStatus& status) {
   duration.set_nanos(static_cast<std::int32_t>(after.count() % kSecondNanos));
 }
 
-struct Told {
+struct ReportedLimit {
   const Judged* judged = nullptr;
   std::size_t limit = 0;  // of the policy's
 };
 
-// Which limit a decision is told by: of the policy that denied the one that takes longest, else whichever has the
-// least left.
-Told told_by(const CheckDecision& decision) noexcept {
-  Told told;
+// The limit that a decision is reported with: of the policy that denied, the one with the longest wait; else the one
+// with the least left.
+ReportedLimit reported_limit(const CheckDecision& decision) noexcept {
+  ReportedLimit reported;
   const core::Outcome* best = nullptr;
   for (std::size_t i = 0; i < decision.judged.size(); ++i) {
     const Judged& judged = decision.judged[i];
@@ -79,17 +80,15 @@ Told told_by(const CheckDecision& decision) noexcept {
       const bool less = decision.decider < 0 && best != nullptr && outcome.remaining < best->remaining;
       if (best != nullptr && !longer && !less) continue;
       best = &outcome;
-      told = {&judged, j};
+      reported = {&judged, j};
     }
   }
-  return told;
+  return reported;
 }
 
 void add_header(std::string_view name, std::string_view value, RateLimitResponse& response) {
   auto& header = *response.add_response_headers_to_add();
-  std::string& key = *header.mutable_key();
-  key = name;
-  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  *header.mutable_key() = base::to_lower(name);
   header.mutable_value()->assign(value);
 }
 
@@ -97,12 +96,13 @@ void add_header(std::string_view name, std::string_view value, RateLimitResponse
 
 void fill_status(const CheckDecision& decision, DescriptorStatus& status) {
   status.set_code(decision.allowed ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);
-  const Told told = told_by(decision);
-  if (told.judged == nullptr) return;
-  const engine::WorkingPolicy& working = decision.working(*told.judged);
-  const engine::WorkingLimit& limit =
-      told.judged->own != nullptr ? *told.judged->own : working.strands[told.judged->strand].limits[told.limit];
-  const core::Outcome& outcome = decision.outcomes[told.judged->first + told.limit];
+  const ReportedLimit reported = reported_limit(decision);
+  if (reported.judged == nullptr) return;
+  const engine::WorkingPolicy& working = decision.working(*reported.judged);
+  const engine::WorkingLimit& limit = reported.judged->own != nullptr
+                                          ? *reported.judged->own
+                                          : working.strands[reported.judged->strand].limits[reported.limit];
+  const core::Outcome& outcome = decision.outcomes[reported.judged->first + reported.limit];
   auto& current = *status.mutable_current_limit();
   current.set_requests_per_unit(clamped(static_cast<double>(outcome.limit) * limit.unit));
   current.set_unit(unit_of(limit.base));

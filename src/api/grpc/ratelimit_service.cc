@@ -1,6 +1,5 @@
 #include "api/grpc/ratelimit_service.h"
 
-#include <envoy/service/ratelimit/v3/rls.pb.h>
 #include <fmt/format.h>
 #include <grpc/health/v1/health.pb.h>
 
@@ -19,8 +18,8 @@
 #endif
 
 #include "api/grpc/ratelimit_answer.h"
+#include "api/grpc/ratelimit_request.h"
 #include "api/http/call.h"
-#include "engine/check_problem.h"
 
 namespace headgate::api {
 namespace {
@@ -28,29 +27,14 @@ namespace {
 using net::GrpcAnswer;
 using net::GrpcCall;
 using net::GrpcStatus;
-using RateLimitRequest = envoy::service::ratelimit::v3::RateLimitRequest;
-using RateLimitDescriptor = envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-using envoy::type::v3::RateLimitUnit;
+using Asked = RateLimitScratch::Asked;
 
 constexpr std::string_view kShouldRateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 constexpr std::string_view kHealthCheck = "/grpc.health.v1.Health/Check";
 constexpr std::string_view kHealthWatch = "/grpc.health.v1.Health/Watch";
 constexpr std::array<std::string_view, 3> kServices{"", "envoy.service.ratelimit.v3.RateLimitService",
                                                     "grpc.health.v1.Health"};
-constexpr std::string_view kGrpcChannel = "grpc";
 constexpr std::size_t kKeptMessage = 16 << 10;  // larger requests do not leave their memory behind
-
-struct EntryField {
-  std::string_view name;
-  std::string_view Check::*field;
-};
-constexpr std::array<EntryField, 7> kFields{{{"agent", &Check::agent},
-                                             {"operation", &Check::operation},
-                                             {"session", &Check::session},
-                                             {"user", &Check::user},
-                                             {"tenant", &Check::tenant},
-                                             {"context", &Check::context},
-                                             {"resource", &Check::resource}}};
 
 // Protobuf has a line for standard error, where the log is, for every text that is no UTF-8: then any client could fill
 // it. Versions from 22 on log by Abseil, and have no such switch.
@@ -60,97 +44,6 @@ void silence_protobuf() {
 #endif
 }
 
-// A status and what to say with it. Refused this way, a request has charged nothing.
-struct Refused {
-  GrpcStatus status = GrpcStatus::kInvalidArgument;
-  std::string text;
-};
-
-Refused refused_of(const service::Refusal& refusal) {
-  switch (refusal.status) {
-    case 401: return {GrpcStatus::kUnauthenticated, refusal.message};
-    case 429: return {GrpcStatus::kResourceExhausted, refusal.message};
-    default: return {GrpcStatus::kPermissionDenied, refusal.message};
-  }
-}
-
-// One descriptor.
-struct Asked {
-  enum class Kind : std::uint8_t { kPolicies, kOwn, kRefund };
-  Kind kind = Kind::kPolicies;
-  double hits = 1;
-  std::optional<Limit> own;  // with kOwn and kRefund: its own limit, if it has one
-  bool own_closed = false;   // its own limit admits nothing
-  // With kOwn: policies are charged too, since its caller may not choose its own limits.
-  bool also_policies = false;
-  bool policy_denied = false;
-  std::size_t first = 0;  // of its attributes
-  std::size_t count = 0;
-  std::string own_key;
-  Decision own_decision;
-  bool own_charged = false;
-};
-
-// What one request needs, kept for the next by each thread: nothing is allocated once the largest has been seen.
-struct Scratch {
-  RateLimitRequest request;
-  RateLimitResponse response;
-  service::Caller caller;  // checks borrow the names that its token binds, also while an answer is still to come
-  std::vector<Asked> asked;
-  std::vector<Check> checks;  // one for each descriptor
-  std::vector<Attribute> attributes;
-  std::vector<Cost> costs;
-};
-
-std::optional<Refused> read_limit(const RateLimitDescriptor::RateLimitOverride& from, Asked& asked) {
-  using namespace std::chrono_literals;
-  if (from.requests_per_unit() == 0) {
-    asked.own_closed = true;
-    return std::nullopt;
-  }
-  const Units count = from.requests_per_unit();
-  const auto window = [&](Nanos length) { return Limit::fixed_window({count, length, 0}); };
-  const auto quota = [&](Period period) { return Limit::quota({count, period, "UTC", 0}); };
-  std::optional<Result<Limit>> limit;
-  switch (from.unit()) {
-    case RateLimitUnit::SECOND: limit = window(1s); break;
-    case RateLimitUnit::MINUTE: limit = window(1min); break;
-    case RateLimitUnit::HOUR: limit = window(1h); break;
-    case RateLimitUnit::DAY: limit = window(24h); break;
-    case RateLimitUnit::MONTH: limit = quota(Period::kMonth); break;
-    case RateLimitUnit::YEAR: limit = quota(Period::kYear); break;
-    default: break;
-  }
-  if (!limit) {
-    return Refused{GrpcStatus::kInvalidArgument,
-                   fmt::format("limit.unit must be one of SECOND, MINUTE, HOUR, DAY, MONTH and YEAR, got {}",
-                               static_cast<int>(from.unit()))};
-  }
-  if (!*limit) return Refused{GrpcStatus::kInvalidArgument, "limit: " + limit->error().message};
-  asked.own = **limit;
-  return std::nullopt;
-}
-
-// The domain and entries, each with its length, so that no two descriptors share one. A token that is bound to an agent
-// has keys of its own, as for CL.THROTTLE: the agent comes first, after an empty text, which no domain is.
-std::string key_of(const service::Caller& caller, const RateLimitRequest& request,
-                   const RateLimitDescriptor& descriptor) {
-  std::string key;
-  const auto add = [&](const std::string& text) {
-    fmt::format_to(std::back_inserter(key), "{}:{}", text.size(), text);
-  };
-  if (caller.role == state::Role::kAgent && !caller.agent.empty()) {
-    add({});
-    add(caller.agent);
-  }
-  add(request.domain());
-  for (const auto& entry : descriptor.entries()) {
-    add(entry.key());
-    add(entry.value());
-  }
-  return key;
-}
-
 // One request with several descriptors, or with limits of their own, or refunds: asked one after the other, at once
 // where the cells are in this process, else whenever the last one was answered.
 //
@@ -158,12 +51,12 @@ std::string key_of(const service::Caller& caller, const RateLimitRequest& reques
 // what is to be given back anyway.
 class Several : public std::enable_shared_from_this<Several> {
  public:
-  Several(const service::Service& service, Nanos now, std::shared_ptr<Scratch> scratch)
+  Several(const service::Service& service, Nanos now, std::shared_ptr<RateLimitScratch> scratch)
       : service_(service), now_(now), scratch_(std::move(scratch)) {
     for (std::size_t i = 0; i < scratch_->asked.size(); ++i) scratch_->response.add_statuses();
   }
 
-  // As far as it goes without waiting; whoever answers what was waited for calls it again.
+  // As far as it goes without waiting; the answer that was waited for calls it again.
   void go_on() {
     while (step_ == Step::kOwn && at_ < scratch_->asked.size()) {
       if (!charge_own(at_)) return;
@@ -380,7 +273,7 @@ class Several : public std::enable_shared_from_this<Several> {
 
   const service::Service& service_;
   const Nanos now_;
-  const std::shared_ptr<Scratch> scratch_;
+  const std::shared_ptr<RateLimitScratch> scratch_;
   Step step_ = Step::kOwn;
   std::size_t at_ = 0;  // the descriptor that is next in this step
   bool allowed_ = true;
@@ -412,7 +305,7 @@ class RateLimitService final : public net::GrpcHandler {
     }
   }
 
-  // Anybody may ask for health, which teaches nothing of the peer.
+  // Health needs no token, and says nothing about the peer.
   [[nodiscard]] bool admits(const GrpcCall& head, GrpcAnswer& answer, net::Standing& standing) override {
     if (head.path != kShouldRateLimit) return true;
     const service::Admission admission = admitted(head);
@@ -420,7 +313,7 @@ class RateLimitService final : public net::GrpcHandler {
       standing = standing_of(admission.caller);
       return true;
     }
-    Refused refused = refused_of(*admission.refusal);
+    GrpcRefusal refused = grpc_refusal_of(*admission.refusal);
     answer.status = refused.status;
     answer.text = std::move(refused.text);
     return false;
@@ -472,14 +365,15 @@ class RateLimitService final : public net::GrpcHandler {
           service::Refusal{401, "unauthorized", "authorization must be \"Bearer\" and a token", Nanos{0}};
       return admission;
     }
-    return service_.access->without_token(*call.peer);
+    return service_.access->without_token(view_of(*call.peer));
   }
 
   void should_rate_limit(const GrpcCall& call, GrpcAnswer& answer) {
-    // Whoever answers later keeps it; then there is another for the next.
-    thread_local std::shared_ptr<Scratch> spare;
-    std::shared_ptr<Scratch> scratch = spare != nullptr ? std::move(spare) : std::make_shared<Scratch>();
-    const std::optional<Refused> refused = decide(call, scratch, answer);
+    // An answer that comes later keeps it; the next request gets another.
+    thread_local std::shared_ptr<RateLimitScratch> spare;
+    std::shared_ptr<RateLimitScratch> scratch =
+        spare != nullptr ? std::move(spare) : std::make_shared<RateLimitScratch>();
+    const std::optional<GrpcRefusal> refused = decide(call, scratch, answer);
     if (refused) {
       answer.status = refused->status;
       answer.text = refused->text;
@@ -494,14 +388,15 @@ class RateLimitService final : public net::GrpcHandler {
     }
   }
 
-  std::optional<Refused> decide(const GrpcCall& call, std::shared_ptr<Scratch>& scratch, GrpcAnswer& answer) {
+  std::optional<GrpcRefusal> decide(const GrpcCall& call, std::shared_ptr<RateLimitScratch>& scratch,
+                                    GrpcAnswer& answer) {
     service::Admission admission = admitted(call);
-    if (admission.refusal) return refused_of(*admission.refusal);
+    if (admission.refusal) return grpc_refusal_of(*admission.refusal);
     scratch->caller = std::move(admission.caller);
     if (!scratch->request.ParseFromArray(call.message.data(), static_cast<int>(call.message.size()))) {
-      return Refused{GrpcStatus::kInvalidArgument, "the message is no RateLimitRequest"};
+      return GrpcRefusal{GrpcStatus::kInvalidArgument, "the message is no RateLimitRequest"};
     }
-    if (std::optional<Refused> refused = read(scratch->caller, *scratch)) return refused;
+    if (std::optional<GrpcRefusal> refused = read_descriptors(*service_.access, *scratch)) return refused;
     scratch->response.Clear();
     const bool simple = scratch->asked.size() == 1 && scratch->asked[0].kind == Asked::Kind::kPolicies;
     if (simple) {
@@ -514,91 +409,7 @@ class RateLimitService final : public net::GrpcHandler {
     return std::nullopt;
   }
 
-  // Descriptors into checks.
-  std::optional<Refused> read(const service::Caller& caller, Scratch& scratch) const {
-    const RateLimitRequest& request = scratch.request;
-    if (request.domain().empty()) return Refused{GrpcStatus::kInvalidArgument, "domain must not be empty"};
-    const int count = request.descriptors_size();
-    if (count < 1 || count > kMostDescriptors) {
-      return Refused{GrpcStatus::kInvalidArgument,
-                     fmt::format("descriptors must be 1 to {}, got {}", kMostDescriptors, count)};
-    }
-    scratch.asked.clear();
-    scratch.checks.clear();
-    scratch.costs.clear();
-    scratch.attributes.clear();
-    for (const RateLimitDescriptor& descriptor : request.descriptors()) {
-      const auto refuse = [&](Refused refused) {
-        refused.text = fmt::format("descriptors[{}]: {}", scratch.asked.size() - 1, refused.text);
-        return refused;
-      };
-      Asked& asked = scratch.asked.emplace_back();
-      Check& check = scratch.checks.emplace_back();
-      if (auto refused = read_one(request, descriptor, asked, check, scratch)) return refuse(std::move(*refused));
-      if (const auto refusal = service_.access->believe(caller, nullptr, check)) return refuse(refused_of(*refusal));
-      if (asked.kind == Asked::Kind::kRefund && !caller.speaks_for_others()) {
-        return refuse(
-            {GrpcStatus::kPermissionDenied, "is_negative_hits gives back, which takes role gateway or admin"});
-      }
-    }
-    // Only now, since these do not move any more.
-    for (std::size_t i = 0; i < scratch.asked.size(); ++i) {
-      const Asked& asked = scratch.asked[i];
-      scratch.checks[i].attributes = std::span(scratch.attributes).subspan(asked.first, asked.count);
-      if (asked.hits != 1) scratch.checks[i].costs = {&scratch.costs[i], 1};
-      if (engine::is_fine(scratch.checks[i])) continue;
-      return Refused{GrpcStatus::kInvalidArgument,
-                     fmt::format("descriptors[{}]: {}", i, engine::problem_of(scratch.checks[i]))};
-    }
-    return std::nullopt;
-  }
-
-  static std::optional<Refused> read_one(const RateLimitRequest& request, const RateLimitDescriptor& descriptor,
-                                         Asked& asked, Check& check, Scratch& scratch) {
-    asked.first = scratch.attributes.size();
-    scratch.attributes.push_back({"domain", Value(std::string_view(request.domain()))});
-    for (const auto& entry : descriptor.entries()) {
-      const auto* field = std::find_if(kFields.begin(), kFields.end(),
-                                       [&](const EntryField& each) { return each.name == entry.key(); });
-      // The same key once more is but an attribute.
-      if (field != kFields.end() && (check.*field->field).empty()) {
-        check.*field->field = entry.value();
-      } else {
-        scratch.attributes.push_back({entry.key(), Value(std::string_view(entry.value()))});
-      }
-    }
-    asked.count = scratch.attributes.size() - asked.first;
-    if (check.operation.empty()) check.operation = request.domain();
-    check.channel = kGrpcChannel;
-
-    asked.hits = request.hits_addend() == 0 ? 1 : request.hits_addend();
-    if (descriptor.has_hits_addend()) {
-      asked.hits = static_cast<double>(descriptor.hits_addend().value());
-      // Whether one more would fit.
-      if (asked.hits == 0 && !descriptor.is_negative_hits()) {
-        check.peek = true;
-        asked.hits = 1;
-      }
-    }
-    if (asked.hits > kMaxCost) {
-      return Refused{GrpcStatus::kInvalidArgument,
-                     fmt::format("hits_addend must be at most {:.0f}, got {:.0f}", kMaxCost, asked.hits)};
-    }
-    scratch.costs.push_back({"requests", asked.hits});
-    if (descriptor.has_limit()) {
-      asked.kind = Asked::Kind::kOwn;
-      asked.also_policies = !scratch.caller.speaks_for_others();
-      asked.own_key = key_of(scratch.caller, request, descriptor);
-      if (auto refused = read_limit(descriptor.limit(), asked)) return refused;
-    }
-    if (descriptor.is_negative_hits()) {
-      asked.kind = Asked::Kind::kRefund;
-      asked.also_policies = false;
-    }
-    return std::nullopt;
-  }
-
-  void decide_one(const GrpcCall& call, Scratch& scratch, GrpcAnswer& answer) const {
+  void decide_one(const GrpcCall& call, RateLimitScratch& scratch, GrpcAnswer& answer) const {
     const auto tell = [](const engine::CheckDecision& decision, RateLimitResponse& response, std::string& message) {
       fill_status(decision, *response.add_statuses());
       response.set_overall_code(decision.allowed ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);

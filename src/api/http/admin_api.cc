@@ -3,11 +3,11 @@
 
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "api/http/keeping.h"
-#include "api/http/spread_state.h"
+#include "api/http/routes.h"
 #include "base/utf8.h"
-#include "service/emergency_keeper.h"
 #include "service/tier_json.h"
 
 namespace headgate::api {
@@ -23,44 +23,6 @@ Json emergency_json(const control::Emergency& state) {
           {"enabled_at", on ? Json(millis(state.since)) : Json()},
           {"enabled_by", on ? Json(state.by) : Json()},
           {"automatic", on && state.automatic}};
-}
-
-// What is in force a moment later; before that, so that EmergencyKeeper finds it kept.
-void keep(const Call& call, const control::Emergency& before, const control::Emergency& next,
-          state::Database::Kept kept) {
-  state::AuditEntry entry;
-  entry.time = call.wall();
-  entry.who = call.who();
-  entry.action = next.active ? "emergency.on" : "emergency.off";
-  entry.before = service::emergency_setting(before, call.service().node);
-  entry.after = service::emergency_setting(next, call.service().node);
-  const std::array settings{state::Setting{"emergency", "state", entry.after}};
-  call.service().database->change(settings, entry, std::move(kept));
-}
-
-Json load_json(const engine::Controls::Load& load) {
-  return {{"load", load.load ? number_json(*load.load) : Json()},
-          {"reported", load.reported ? number_json(*load.reported) : Json()},
-          {"sensors", load.sensors},
-          {"level", control::to_string(load.level)},
-          {"factor", number_json(load.factor)}};
-}
-
-// Reports come every few seconds; what they change is worth an entry, not each of them.
-void note_load(const Call& call, const engine::Controls::Load& before) {
-  const engine::Controls::Load now = call.service().engine->controls().load_state();
-  if (now.level != before.level || now.factor != before.factor ||
-      now.reported.has_value() != before.reported.has_value()) {
-    state::AuditEntry entry;
-    entry.time = call.wall();
-    entry.who = call.who();
-    entry.action = now.reported ? "load.report" : "load.clear";
-    entry.before = text_of(load_json(before));
-    entry.after = text_of(load_json(now));
-    call.service().database->change({}, entry, {});
-  }
-  if (call.service().wake) call.service().wake();
-  call.send(load_json(now));
 }
 
 // What was kept as JSON, as JSON.
@@ -104,31 +66,20 @@ void put_emergency(Call& call) {
   control::EmergencyOrder order;
   if (!take_text(call, *body, "reason", order.reason)) return;
   order.by = call.who().empty() ? "admin" : call.who();
-  service::Service& service = call.service();
-  const std::lock_guard guard(call.context.settings_mutex);
-  const control::Emergency before = service.engine->controls().emergency();
-  const Result<control::Emergency> next = control::turn_on(before, order, call.wall());
-  if (!next) return call.fail(next.error());
   const Keeping keeping(call);
-  keep(call, before, *next, keeping.kept());
-  if (const Result<void> on = service.engine->controls().emergency_on(order); !on) return call.fail(on.error());
-  keeping.answer(with_spread(call, emergency_json(service.engine->controls().emergency())));
+  if (const auto refused = call.context.settings.turn_emergency_on(order, keeping.change())) return call.fail(*refused);
+  keeping.answer(with_spread(call, emergency_json(call.service().engine->controls().emergency())));
 }
 
 void delete_emergency(Call& call) {
-  service::Service& service = call.service();
-  const std::lock_guard guard(call.context.settings_mutex);
-  const control::Emergency before = service.engine->controls().emergency();
-  const control::AdaptiveSettings& settings = service.engine->rules()->rules.document().adaptive;
-  const control::Emergency next = control::turn_off(before, settings, service.engine->controls().load_state().followed);
-  if (next == before) return call.send(with_spread(call, emergency_json(before)));
   const Keeping keeping(call);
-  keep(call, before, next, keeping.kept());
-  service.engine->controls().emergency_off(call.who());
-  keeping.answer(with_spread(call, emergency_json(service.engine->controls().emergency())));
+  const bool changed = call.context.settings.turn_emergency_off(keeping.change());
+  Json state = with_spread(call, emergency_json(call.service().engine->controls().emergency()));
+  if (!changed) return call.send(state);
+  keeping.answer(std::move(state));
 }
 
-void get_load(Call& call) { call.send(load_json(call.service().engine->controls().load_state())); }
+void get_load(Call& call) { call.send(service::load_json(call.service().engine->controls().load_state())); }
 
 void put_load(Call& call) {
   const auto body = body_of(call, std::array<std::string_view, 1>{"load"});
@@ -139,19 +90,11 @@ void put_load(Call& call) {
                      fmt::format("load must be a number between 0 and 1, got {}",
                                  load == body->end() ? "none" : base::shortened(text_of(*load), 60)));
   }
-  const std::lock_guard guard(call.context.settings_mutex);
-  const engine::Controls::Load before = call.service().engine->controls().load_state();
-  call.service().engine->controls().report_load(load->get<double>());
-  if (call.service().load_reported) call.service().load_reported(load->get<double>());
-  note_load(call, before);
+  call.send(service::load_json(call.context.settings.report_load(load->get<double>(), call.who())));
 }
 
 void delete_load(Call& call) {
-  const std::lock_guard guard(call.context.settings_mutex);
-  const engine::Controls::Load before = call.service().engine->controls().load_state();
-  call.service().engine->controls().clear_load_report();
-  if (call.service().load_reported) call.service().load_reported(std::nullopt);
-  note_load(call, before);
+  call.send(service::load_json(call.context.settings.report_load(std::nullopt, call.who())));
 }
 
 void delete_cells(Call& call) {
@@ -161,13 +104,9 @@ void delete_cells(Call& call) {
     return call.fail(400, "invalid_request",
                      "which cells? ?space=throttle: those of limits that callers name; no others can be cleared");
   }
-  // At once: an operator who clears cells has none to spare, and perhaps no room on the disk either.
-  const std::size_t cells = call.service().engine->own_limits().clear();
-  const Json cleared{{"space", space}, {"cells", cells}};
-  state::AuditEntry entry = entry_of(call, "cells.clear", space);
-  entry.after = text_of(cleared);
-  if (const Result<void> kept = call.service().database->change({}, entry); !kept) return call.fail(kept.error());
-  call.send(cleared);
+  const Result<std::size_t> cells = call.context.settings.clear_caller_cells(call.who());
+  if (!cells) return call.fail(cells.error());
+  call.send(Json{{"space", space}, {"cells", *cells}});
 }
 
 void get_audit(Call& call) {

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
 
 #include "api/http/aside.h"
 #include "api/http/call.h"
+#include "api/http/routes.h"
 #include "headgate/version.h"
 #include "service/tier_json.h"
 
@@ -138,7 +140,7 @@ void get_agents(Call& call) {
   service::Service& service = call.service();
   const Offences violations = offences(*service.engine);
   const std::set<std::string> exempt = exempt_of(*service.engine);
-  // Those that nobody has heard of yet, but an operator has spoken of, are agents, too.
+  // Agents that an operator has named and that have sent no check yet are listed, too.
   std::vector<observe::AgentTraffic> all = service.traffic->agents(kMostAgents);
   std::set<std::string> seen;
   for (const observe::AgentTraffic& each : all) seen.insert(each.agent);

@@ -12,7 +12,7 @@
 namespace headgate::api {
 
 // Does the work at once where all cells are in this process; else on the background thread, since a thread that serves
-// connections waits for nobody. At the bound of that one the call is answered with 503. Of the call only what the work
+// connections may not block. At the bound of that one the call is answered with 503. Of the call only what the work
 // has copied may be used in it.
 inline void answer_aside(Call& call, const std::function<void(Handoff&)>& work) {
   const auto handoff = std::make_shared<Handoff>(call);

@@ -25,7 +25,7 @@ struct Buffers {
 // What an answer needs of its request, should it come later.
 struct ReplyContext {
   std::string_view request_id;
-  bool problem_json = false;
+  net::ErrorForm form = net::ErrorForm::kPlain;
   const service::Credential* credential =
       nullptr;  // that it was asked with; not there any more once the answer comes later
 };
@@ -41,6 +41,9 @@ inline void append_request_id(std::string_view id, std::string& headers) {
 // Counts a question that could not be read.
 void count_error(const service::Service& service, observe::Protocol protocol, Nanos now);
 
+// An error as the answer.
+void answer_error(const net::HttpError& error, const ReplyContext& asked, Buffers& buffers, net::HttpAnswer& answer,
+                  std::string_view members = {});
 // 401, to a check whose token has ended while it waited.
 void answer_revoked(const engine::CheckDecision& decision, const ReplyContext& asked, Buffers& buffers,
                     net::HttpAnswer& answer);
@@ -61,11 +64,11 @@ void ask_and_answer(Context& context, observe::Protocol protocol, const engine::
     std::shared_ptr<net::LaterReply> answers = later.reply.later();
     later.ticket->abandoned = [answers] { return answers->abandoned(); };
     auto send = [answers, ticket = later.ticket, id = std::string(later.asked.request_id),
-                 problem_json = later.asked.problem_json](const engine::CheckDecision& decided) {
+                 form = later.asked.form](const engine::CheckDecision& decided) {
       Buffers own;
       net::HttpAnswer answer;
       const auto fill = decided.why == engine::Why::kRevoked ? answer_revoked : kAnswer;
-      fill(decided, {id, problem_json}, own, answer);
+      fill(decided, {id, form}, own, answer);
       ticket->answered.store(true);
       answers->send(answer);
     };

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "api/http/asking.h"
 #include "api/http/handoff.h"
 #include "api/http/limit_headers.h"
+#include "api/http/routes.h"
 #include "engine/check_json.h"
 #include "engine/line_fields.h"
 
@@ -45,33 +47,13 @@ engine::CheckReader& reader() {
 void answer_check(const engine::CheckDecision& decision, const ReplyContext& asked, Buffers& buffers,
                   net::HttpAnswer& answer) {
   if (decision.why == engine::Why::kInvalid) {
-    answer.status = 400;
-    if (asked.problem_json) {
-      answer.content_type = "application/problem+json";
-      buffers.body = text_of(Json{{"type", "about:blank"},
-                                  {"title", title_of(400)},
-                                  {"status", 400},
-                                  {"detail", decision.problem},
-                                  {"error", "invalid_check"}});
-    } else {
-      engine::append_json(decision, buffers.body);
-    }
-  } else {
-    engine::append_json(decision, buffers.body);
-    append_limit_headers(decision, buffers.headers);
+    return answer_error({400, "invalid_check", decision.problem}, asked, buffers, answer);
   }
+  engine::append_json(decision, buffers.body);
+  append_limit_headers(decision, buffers.headers);
   append_request_id(asked.request_id, buffers.headers);
   answer.body = buffers.body;
   answer.headers = buffers.headers;
-}
-
-std::string error_json(std::string_view code, std::string_view message) {
-  std::string body = "{\"error\":";
-  engine::append_json_text(code, body);
-  body += ",\"message\":";
-  engine::append_json_text(message, body);
-  body += '}';
-  return body;
 }
 
 // One batch: its checks, and the text of its answer, with decisions in the order of the checks. A check that a remote
@@ -144,13 +126,13 @@ class Batch : public std::enable_shared_from_this<Batch> {
     engine::CheckReader& json = reader();
     if (const Result<void> read = json.read(text); !read) {
       count_error(service_, observe::Protocol::kHttp, now);
-      text_ += error_json("invalid_check", read.error().message);
+      append_problem({400, "invalid_check", read.error().message});
       return;
     }
     Check check = json.check();
     if (check.channel.empty()) check.channel = "http";
-    if (const auto refusal = service_.access->believe(caller_, peer_ ? &*peer_ : nullptr, check)) {
-      text_ += error_json(refusal->code, refusal->message);
+    if (const auto refusal = service_.access->believe(caller_, peer_view(), check)) {
+      append_problem({refusal->status, refusal->code, refusal->message});
       return;
     }
     engine::CheckDecision decision;
@@ -164,6 +146,10 @@ class Batch : public std::enable_shared_from_this<Batch> {
                                              {now, check, {caller_.owner}, engine::OnDenial::kAnswer}, decision, later);
     if (asked == 0) engine::append_json(decision, text_);
   }
+  [[nodiscard]] std::optional<service::PeerView> peer_view() const {
+    return peer_ ? std::optional(view_of(*peer_)) : std::nullopt;
+  }
+  void append_problem(const net::HttpError& error) { net::append_error(error, net::ErrorForm::kPlain, text_); }
   // The next decision comes later: it goes here, and then part_done() is called.
   [[nodiscard]] std::string& leave_gap() {
     parts_.fetch_add(1, std::memory_order_relaxed);
@@ -239,36 +225,42 @@ void count_error(const service::Service& service, observe::Protocol protocol, Na
   service.traffic->add(answered, service.clock->wall(now));
 }
 
-void answer_revoked(const engine::CheckDecision& decision, const ReplyContext& asked, Buffers& buffers,
-                    net::HttpAnswer& answer) {
-  answer.status = 401;
-  answer.content_type = append_failure({401, "unauthorized", decision.reason()}, asked.problem_json, buffers.body);
-  buffers.headers += kBearerChallenge;
+void answer_error(const net::HttpError& error, const ReplyContext& asked, Buffers& buffers, net::HttpAnswer& answer,
+                  std::string_view members) {
+  answer.status = error.status;
+  answer.content_type = net::append_error(error, asked.form, buffers.body, members);
   append_request_id(asked.request_id, buffers.headers);
   answer.body = buffers.body;
   answer.headers = buffers.headers;
 }
 
+void answer_revoked(const engine::CheckDecision& decision, const ReplyContext& asked, Buffers& buffers,
+                    net::HttpAnswer& answer) {
+  buffers.headers += kBearerChallenge;
+  answer_error({401, "unauthorized", decision.reason()}, asked, buffers, answer);
+}
+
 void check_one(Context& context, const net::HttpRequest& request, net::HttpReply& reply) {
-  const service::Admission admission = context.service.access->asks(request);
+  const service::AccessRequest from = access_request(request);
+  const service::Admission admission = context.service.access->asks(from);
   if (admission.refusal) return refuse(request, reply, *admission.refusal);
   reply.standing = standing_of(admission.caller);
   const std::string_view type = request.header("content-type");
   if (!type.empty() && type != "application/json" && !request.body.empty() && !is_json_type(type)) {
-    return send_error(request, reply, 415, "unsupported_media_type",
-                      fmt::format("Content-Type must be application/json, got \"{}\"", type));
+    const std::string message = fmt::format("Content-Type must be application/json, got \"{}\"", type);
+    return send_error(request, reply, {415, "unsupported_media_type", message});
   }
   engine::CheckReader& json = reader();
   if (const Result<void> read = json.read(request.body); !read) {
     count_error(context.service, observe::Protocol::kHttp, request.now);
-    return send_error(request, reply, 400, "invalid_check", read.error().message);
+    return send_error(request, reply, {400, "invalid_check", read.error().message});
   }
   Check check = json.check();
   if (check.channel.empty()) check.channel = "http";
-  if (const auto refusal = context.service.access->believe(admission.caller, request.peer, check)) {
+  if (const auto refusal = context.service.access->believe(admission.caller, from.peer, check)) {
     return refuse(request, reply, *refusal);
   }
-  const ReplyContext asked{sane_request_id(request), wants_problem_json(request), &admission.caller};
+  const ReplyContext asked{sane_request_id(request), net::error_form_of(request), &admission.caller};
   if (admission.caller.is_dashboard()) [[unlikely]]
     return answer_exempt(context, request, reply, asked);
   const engine::Account account{admission.caller.owner};

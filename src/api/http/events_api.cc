@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "api/http/call.h"
 #include "api/http/event_feed.h"
+#include "api/http/routes.h"
 #include "service/alerts.h"
 
 namespace headgate::api {
@@ -97,7 +99,7 @@ void acknowledge(Call& call) {
 }
 
 void end_session(Call& call) {
-  call.service().access->sign_out(call.request);
+  call.service().access->sign_out(access_request(call.request));
   call.send(Json{{"signed_out", true}});
 }
 

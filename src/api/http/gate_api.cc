@@ -13,6 +13,9 @@
 
 #include "api/http/asking.h"
 #include "api/http/limit_headers.h"
+#include "api/http/routes.h"
+#include "base/ascii.h"
+#include "base/json_pen.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
@@ -43,7 +46,7 @@ class Believed {
   [[nodiscard]] std::string_view last_line(std::string_view lower_case_name) const noexcept {
     std::string_view last;
     for (const net::Header& header : request_.headers) {
-      if (same_text(header.name, lower_case_name)) last = header.value;
+      if (base::equals_ignoring_case(header.name, lower_case_name)) last = header.value;
     }
     return last;
   }
@@ -109,8 +112,7 @@ void append_normal(std::string_view path, std::string& out) {
       continue;
     }
     const char c = static_cast<char>(value);
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '.' || c == '_' || c == '~';
+    const bool plain = base::is_letter_or_digit(c) || c == '-' || c == '.' || c == '_' || c == '~';
     if (plain) {
       decoded += c;
     } else {
@@ -224,70 +226,53 @@ std::int64_t retry_after_ms(const engine::CheckDecision& decision) noexcept {
   return (decision.retry_after.count() + kNanosPerMilli - 1) / kNanosPerMilli;
 }
 
-void append_text_or_null(std::string_view text, std::string& out) {
-  if (text.empty()) {
-    out += "null";
-  } else {
-    engine::append_json_text(text, out);
-  }
-}
-
-void append_denial(const engine::CheckDecision& decision, std::string& out) {
+// The fields of a denial besides those that every error has.
+std::string denial_members(const engine::CheckDecision& decision, net::ErrorForm form) {
   const policy::Policy* by = decision.denied_by();
-  out += R"("error":"rate_limited","retry_after_ms":)";
-  out += std::to_string(retry_after_ms(decision));
-  out += ",\"tier\":";
-  append_text_or_null(decision.tier, out);
-  out += ",\"policy_id\":";
-  append_text_or_null(by == nullptr ? std::string_view() : std::string_view(by->id), out);
+  std::string members;
+  {
+    base::JsonPen pen(members);
+    if (form == net::ErrorForm::kProblem) {
+      pen.key("violated-policies");
+      pen.put('[');
+      if (by != nullptr) pen.string(by->id);
+      pen.put(']');
+    }
+    pen.number_field("retry_after_ms", retry_after_ms(decision));
+    pen.text_or_null_field("tier", decision.tier);
+    pen.text_or_null_field("policy_id", by == nullptr ? std::string_view() : std::string_view(by->id));
+  }
+  return members;
 }
 
 void answer_gate(const engine::CheckDecision& decision, const ReplyContext& asked, Buffers& buffers,
                  net::HttpAnswer& answer) {
   if (decision.why == engine::Why::kInvalid) {
-    answer.status = 400;
-    engine::append_json(decision, buffers.body);
-  } else if (decision.allowed) {
+    return answer_error({400, "invalid_check", decision.problem}, asked, buffers, answer);
+  }
+  append_limit_headers(decision, buffers.headers);
+  if (decision.allowed) {
     answer.status = 204;
     answer.content_type = {};
-    append_limit_headers(decision, buffers.headers);
+    append_request_id(asked.request_id, buffers.headers);
+    answer.headers = buffers.headers;
   } else {
-    answer.status = 429;
-    append_limit_headers(decision, buffers.headers);
-    if (asked.problem_json) {
-      answer.content_type = "application/problem+json";
-      buffers.body += "{\"type\":";
-      engine::append_json_text(kQuotaExceeded, buffers.body);
-      buffers.body += R"(,"title":"Too Many Requests","status":429,"detail":)";
-      engine::append_json_text(decision.reason(), buffers.body);
-      buffers.body += ",\"violated-policies\":[";
-      if (const policy::Policy* by = decision.denied_by()) engine::append_json_text(by->id, buffers.body);
-      buffers.body += "],";
-      append_denial(decision, buffers.body);
-      buffers.body += '}';
-    } else {
-      buffers.body += '{';
-      append_denial(decision, buffers.body);
-      buffers.body += ",\"message\":";
-      engine::append_json_text(decision.reason(), buffers.body);
-      buffers.body += '}';
-    }
+    const std::string reason = decision.reason();
+    answer_error({429, "rate_limited", reason, kQuotaExceeded}, asked, buffers, answer,
+                 denial_members(decision, asked.form));
   }
-  append_request_id(asked.request_id, buffers.headers);
-  answer.body = buffers.body;
-  answer.headers = buffers.headers;
 }
 
 }  // namespace
 
 void check_gate(Context& context, const net::HttpRequest& request, net::HttpReply& reply) {
-  const service::Admission admission = context.service.access->gates(request);
+  const service::Admission admission = context.service.access->gates(access_request(request));
   if (admission.refusal) return refuse(request, reply, *admission.refusal);
   reply.standing = standing_of(admission.caller);
   const GateTrust& trust = context.options.gate;
   const auto invalid = [&](std::string_view problem) {
     count_error(context.service, observe::Protocol::kGate, request.now);
-    send_error(request, reply, 400, "invalid_check", problem);
+    send_error(request, reply, {400, "invalid_check", problem});
   };
   Check check;
   Believed headers(request);
@@ -320,10 +305,10 @@ void check_gate(Context& context, const net::HttpRequest& request, net::HttpRepl
                     kMaxCosts, base::shortened(cost, 60)));
   }
   check.costs = {costs.data(), count};
-  if (const auto refusal = context.service.access->believe(admission.caller, nullptr, check)) {
+  if (const auto refusal = context.service.access->believe(admission.caller, std::nullopt, check)) {
     return refuse(request, reply, *refusal);
   }
-  const ReplyContext asked{sane_request_id(request), wants_problem_json(request), &admission.caller};
+  const ReplyContext asked{sane_request_id(request), net::error_form_of(request), &admission.caller};
   // A proxy that gives up before the answer comes may let the request through, so that a check waits in line only for
   // as long as the configuration says.
   check.max_wait = context.options.gate_max_wait;

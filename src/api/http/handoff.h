@@ -16,7 +16,7 @@ namespace headgate::api {
 
 class Handoff : public std::enable_shared_from_this<Handoff> {
  public:
-  explicit Handoff(const Call& call) : request_id_(call.request_id), problem_json_(wants_problem_json(call.request)) {}
+  explicit Handoff(const Call& call) : request_id_(call.request_id), form_(net::error_form_of(call.request)) {}
 
   struct Answer {
     int status = 200;
@@ -39,21 +39,14 @@ class Handoff : public std::enable_shared_from_this<Handoff> {
   }
   void send(const Json& json) { answer({.body = text_of(json), .headers = {}}); }
   void fail(int status, std::string_view code, std::string_view message, std::string_view headers = {}) {
-    Json body{{"error", code}, {"message", message}};
-    std::string type = "application/json";
-    if (problem_json_) {
-      body.update({{"type", "about:blank"}, {"title", title_of(status)}, {"status", status}, {"detail", message}});
-      type = "application/problem+json";
-    }
-    answer({.status = status,
-            .body = text_of(body),
-            .headers = std::string(status == 401 ? kBearerChallenge : headers),
-            .content_type = std::move(type)});
+    Answer failed{.status = status, .body = {}, .headers = std::string(status == 401 ? kBearerChallenge : headers)};
+    failed.content_type = net::append_error({status, code, message}, form_, failed.body);
+    answer(std::move(failed));
   }
 
   void fail(const Error& error) {
-    const StatusAndCode answer = answer_to(error);
-    fail(answer.status, answer.code, error.message);
+    const service::Refusal refusal = service::refusal_of(error);
+    fail(refusal.status, refusal.code, refusal.message);
   }
 
   void give(net::HttpReply& reply) {
@@ -65,8 +58,8 @@ class Handoff : public std::enable_shared_from_this<Handoff> {
     }
     if (ready) send(reply, *ready);
   }
-  [[nodiscard]] bool problem_json() const noexcept { return problem_json_; }
-  // Whether the asker has gone away.
+  [[nodiscard]] net::ErrorForm error_form() const noexcept { return form_; }
+  // Whether the client has closed the connection.
   [[nodiscard]] bool abandoned() const {
     const std::lock_guard guard(mutex_);
     return later_ != nullptr && later_->abandoned();
@@ -85,7 +78,7 @@ class Handoff : public std::enable_shared_from_this<Handoff> {
   }
 
   const std::string request_id_;
-  const bool problem_json_;
+  const net::ErrorForm form_;
   mutable std::mutex mutex_;
   std::optional<Answer> ready_;
   std::shared_ptr<net::LaterReply> later_;

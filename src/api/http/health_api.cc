@@ -1,5 +1,8 @@
-// GET /healthz, GET /readyz: for whoever watches over the process.
+// GET /healthz, GET /readyz: for process supervisors.
 #include "api/http/call.h"
+
+#include <nlohmann/json.hpp>
+#include "api/http/routes.h"
 #include "service/quotas.h"
 
 namespace headgate::api {

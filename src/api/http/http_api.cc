@@ -10,6 +10,7 @@
 
 #include "api/http/call.h"
 #include "api/http/event_feed.h"
+#include "api/http/routes.h"
 #include "api/http/simulation_runner.h"
 #include "base/background.h"
 #include "base/hash.h"
@@ -182,7 +183,7 @@ class Routing final : public HttpApi {
     reply.standing = answering.standing;
   }
 
-  // Whoever may not ask is told so before the body is read. What takes no body from strangers takes none.
+  // A caller that is refused gets its answer before the body is read. Open endpoints take no body.
   [[nodiscard]] bool admits(const net::HttpRequest& head, net::HttpReply& reply) override {
     const Found found = find(head.method, head.path);
     if (found.route == nullptr) {
@@ -191,7 +192,7 @@ class Routing final : public HttpApi {
       return false;
     }
     if (found.route->need == Need::kOpen) {
-      send_error(head, reply, 413, "payload_too_large", "this path takes no body");
+      send_error(head, reply, {413, "payload_too_large", "this path takes no body"});
       return false;
     }
     const service::Admission admission = admit(*found.route, head);
@@ -218,10 +219,7 @@ class Routing final : public HttpApi {
       observe::log(observe::LogLevel::kError, "request failed",
                    {{"path", request.path}, {"error", std::string_view(error.what())}});
       if (answering.answered()) return;
-      net::HttpAnswer answer;
-      answer.status = 500;
-      answer.body = R"({"error":"internal","message":"the request could not be handled; the log says why"})";
-      reply.send(answer);
+      send_error(request, reply, {500, "internal", "the request could not be handled; the log says why"});
     }
   }
 
@@ -229,8 +227,8 @@ class Routing final : public HttpApi {
     const std::string_view given = sane_request_id(request);
     const std::string request_id = given.empty() ? new_request_id() : std::string(given);
     const std::string id_line = fmt::format("X-Request-Id: {}\r\n", request_id);
-    const service::Caller nobody;
-    Call first{context_, request, reply, nobody, {}, request_id};
+    const service::Caller unknown;
+    Call first{context_, request, reply, unknown, {}, request_id};
     const Found found = find(request.method, request.path);
     if (found.route != nullptr) {
       take(*found.route, found.part, first, id_line);
@@ -262,15 +260,17 @@ class Routing final : public HttpApi {
 
   [[nodiscard]] service::Admission admit(const Route& route, const net::HttpRequest& request) const {
     const service::Access& access = *context_.service.access;
+    if (route.need == Need::kOpen) return {};
+    const service::AccessRequest asked = access_request(request);
     switch (route.need) {
-      case Need::kOpen: return {};
-      case Need::kAsk: return access.asks(request);
-      case Need::kView: return access.manages(request, false);
-      case Need::kChange: return access.manages(request, true);
-      case Need::kQuotas: return access.uses_quotas(request, request.method != Method::kGet);
+      case Need::kOpen: break;
+      case Need::kAsk: return access.asks(asked);
+      case Need::kView: return access.manages(asked, false);
+      case Need::kChange: return access.manages(asked, true);
+      case Need::kQuotas: return access.uses_quotas(asked, request.method != Method::kGet);
       case Need::kMetrics:
-        if (context_.options.metrics_open_on_loopback) return access.reads_metrics(request);
-        return access.manages(request, false);
+        if (context_.options.metrics_open_on_loopback) return access.reads_metrics(asked);
+        return access.manages(asked, false);
     }
     return {};
   }

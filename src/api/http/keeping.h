@@ -5,10 +5,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <utility>
 
 #include "api/http/handoff.h"
 
@@ -16,50 +12,24 @@ namespace headgate::api {
 
 class Keeping {
  public:
-  explicit Keeping(const Call& call) : call_(&call), state_(std::make_shared<State>(std::make_shared<Handoff>(call))) {}
+  explicit Keeping(const Call& call);
   // For work in the background, which has left its call.
-  explicit Keeping(Handoff& handoff) : state_(std::make_shared<State>(handoff.shared_from_this())) {}
+  explicit Keeping(Handoff& handoff);
 
-  [[nodiscard]] state::Database::Kept kept() const {
-    return [state = state_](const Result<void>& kept) { state->kept_is(kept); };
-  }
-  void answer(Json body) const {
-    state_->body_is(std::move(body));
-    if (call_ != nullptr) state_->handoff->give(call_->reply);
-  }
+  [[nodiscard]] state::Database::Kept kept() const;
+  // The same with the caller's name, for a change of what operators have set. REQUIRES: made of a call.
+  [[nodiscard]] service::OperatorSettings::Change change() const { return {call_->who(), kept()}; }
+  void answer(Json body) const;
 
  private:
-  struct State {
-    explicit State(std::shared_ptr<Handoff> to) : handoff(std::move(to)) {}
-    void kept_is(const Result<void>& result) {
-      {
-        const std::lock_guard guard(mutex);
-        kept = result ? std::string() : result.error().message;
-        if (!body) return;
-      }
-      send();
-    }
-    void body_is(Json given) {
-      {
-        const std::lock_guard guard(mutex);
-        body = std::move(given);
-        if (!kept) return;
-      }
-      send();
-    }
-    void send() {
-      if (!kept->empty()) body->update({{"kept", false}, {"not_kept", *kept}});
-      handoff->send(*body);
-    }
-
-    const std::shared_ptr<Handoff> handoff;
-    std::mutex mutex;
-    std::optional<Json> body;
-    std::optional<std::string> kept;  // empty: it is on disk; else why not
-  };
+  struct State;
 
   const Call* call_ = nullptr;
   std::shared_ptr<State> state_;
 };
+
+// Adds "spread": false while the shared store is unreachable: the change is in force here, and reaches the other
+// servers when the store is back. Nothing is added where it reaches them within a second, or where there are none.
+[[nodiscard]] Json with_spread(const Call& call, Json answer);
 
 }  // namespace headgate::api

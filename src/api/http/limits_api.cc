@@ -1,11 +1,12 @@
-// /api/admin/rate-limits: the tiers' defaults, what single agents are granted instead, and who is exempt.
+// /api/admin/rate-limits: the tiers' defaults, overrides of single agents, and the exempt list.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "api/http/keeping.h"
-#include "api/http/spread_state.h"
+#include "api/http/routes.h"
 #include "base/utf8.h"
 #include "service/tier_json.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 using service::kTierNames;
 constexpr Units kMostTokens = 1'000'000'000;
-constexpr std::size_t kMostExempt = 100'000;
+constexpr std::size_t kMostExempt = service::OperatorSettings::kMostExempt;
 
 // One number of a tier. False: it was answered with 400.
 bool take_number(const Call& call, const Json& tier, std::string_view name, std::string_view field,
@@ -72,11 +73,6 @@ std::optional<service::TierOverrides> tiers_of(const Call& call, const service::
   return tiers;
 }
 
-const engine::Override* find_override(const std::vector<engine::Override>& all, std::string_view agent) {
-  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.agent == agent; });
-  return found == all.end() ? nullptr : &*found;
-}
-
 Json defaults_json(const policy::Document& document) {
   service::TierOverrides all;
   std::copy(document.tiers.limits.begin(), document.tiers.limits.end(), all.begin());
@@ -90,16 +86,7 @@ void answer_defaults(Call& call, const Keeping& keeping, const service::Policies
   keeping.answer(Json{{"defaults", defaults_json(view.document)}, {"in_force", view.document.tier_limits_apply()}});
 }
 
-// The exempt agents that were set by API.
-std::vector<std::string> listed(const service::Service& service) {
-  std::vector<std::string> agents;
-  for (const state::Setting& setting : service.database->settings("exempt")) agents.push_back(setting.key);
-  return agents;
-}
-
-Json whitelist_json(const Call& call) {
-  return with_spread(call, {{"agents", call.service().engine->controls().exempt()}});
-}
+Json whitelist_json(const Call& call) { return with_spread(call, {{"agents", call.service().engine->controls().exempt()}}); }
 
 }  // namespace
 
@@ -136,35 +123,17 @@ void put_override(Call& call) {
   if (!is_name(call, "agent", call.id)) return;
   const auto tiers = tiers_of(call, {});
   if (!tiers) return;
-  service::Service& service = call.service();
-  const std::lock_guard guard(call.context.settings_mutex);
-  const std::vector<engine::Override> all = service.engine->controls().overrides();
-  state::AuditEntry entry = entry_of(call, "override.set", call.id);
-  if (const engine::Override* old = find_override(all, call.id)) entry.before = text_of(service::tier_json(old->tiers));
-  entry.after = text_of(service::tier_json(*tiers));
-  const std::array settings{state::Setting{"override", call.id, entry.after}};
   const Keeping keeping(call);
-  service.database->change(settings, entry, keeping.kept());
-  engine::Override override;
-  override.agent = call.id;
-  override.tiers = *tiers;
-  if (const Result<void> set = service.engine->controls().set_override(override); !set) return call.fail(set.error());
+  if (const auto refused = call.context.settings.set_override(call.id, *tiers, keeping.change())) {
+    return call.fail(*refused);
+  }
   keeping.answer(with_spread(call, {{"agent", call.id}, {"override", service::tier_json(*tiers)}}));
 }
 
 void delete_override(Call& call) {
   if (!is_name(call, "agent", call.id)) return;
-  service::Service& service = call.service();
-  const std::lock_guard guard(call.context.settings_mutex);
-  const std::vector<engine::Override> all = service.engine->controls().overrides();
-  const engine::Override* old = find_override(all, call.id);
-  if (old == nullptr) return call.fail(404, "not_found", fmt::format("agent \"{}\" has no override", call.id));
-  state::AuditEntry entry = entry_of(call, "override.clear", call.id);
-  entry.before = text_of(service::tier_json(old->tiers));
-  const std::array settings{state::Setting{"override", call.id, std::nullopt}};
   const Keeping keeping(call);
-  service.database->change(settings, entry, keeping.kept());
-  (void)service.engine->controls().clear_override(call.id);
+  if (const auto refused = call.context.settings.clear_override(call.id, keeping.change())) return call.fail(*refused);
   keeping.answer(with_spread(call, {{"agent", call.id}, {"override", nullptr}}));
 }
 
@@ -183,19 +152,8 @@ void put_whitelist(Call& call) {
     names.push_back(agent.get<std::string>());
     if (!is_name(call, "each of agents", names.back())) return;
   }
-  service::Service& service = call.service();
-  const std::lock_guard guard(call.context.settings_mutex);
-  const std::vector<std::string> old = listed(service);
-  std::vector<state::Setting> settings;
-  settings.reserve(old.size() + names.size());
-  for (const std::string& agent : old) settings.push_back({"exempt", agent, std::nullopt});
-  for (const std::string& agent : names) settings.push_back({"exempt", agent, "true"});
-  state::AuditEntry entry = entry_of(call, "whitelist.replace", "");
-  entry.before = text_of(Json(old));
-  entry.after = text_of(Json(names));
   const Keeping keeping(call);
-  service.database->change(settings, entry, keeping.kept());
-  service.engine->controls().set_exempt(names);
+  call.context.settings.replace_exempt(names, keeping.change());
   keeping.answer(whitelist_json(call));
 }
 
@@ -206,39 +164,15 @@ void post_whitelist(Call& call) {
   if (agent == body->end() || !agent->is_string()) return call.fail(400, "invalid_request", "agent must be text");
   const std::string name = agent->get<std::string>();
   if (!is_name(call, "agent", name)) return;
-  service::Service& service = call.service();
-  const std::lock_guard guard(call.context.settings_mutex);
-  if (listed(service).size() >= kMostExempt) {
-    return call.fail(400, "invalid_request", fmt::format("at most {} agents may be exempt", kMostExempt));
-  }
-  state::AuditEntry entry = entry_of(call, "whitelist.add", name);
-  entry.after = text_of(Json{{"agent", name}});
-  const std::array settings{state::Setting{"exempt", name, "true"}};
   const Keeping keeping(call);
-  service.database->change(settings, entry, keeping.kept());
-  service.engine->controls().add_exempt(name);
+  if (const auto refused = call.context.settings.add_exempt(name, keeping.change())) return call.fail(*refused);
   keeping.answer(whitelist_json(call));
 }
 
 void delete_whitelist(Call& call) {
   if (!is_name(call, "agent", call.id)) return;
-  service::Service& service = call.service();
-  const std::lock_guard guard(call.context.settings_mutex);
-  const std::vector<std::string> old = listed(service);
-  if (std::find(old.begin(), old.end(), call.id) == old.end()) {
-    const std::vector<std::string> all = service.engine->controls().exempt();
-    if (std::find(all.begin(), all.end(), call.id) == all.end()) {
-      return call.fail(404, "not_found", fmt::format("agent \"{}\" is not exempt", call.id));
-    }
-    return call.fail(409, "conflict",
-                     fmt::format("agent \"{}\" is exempt by the policies; it is not on this list", call.id));
-  }
-  state::AuditEntry entry = entry_of(call, "whitelist.remove", call.id);
-  entry.before = text_of(Json{{"agent", call.id}});
-  const std::array settings{state::Setting{"exempt", call.id, std::nullopt}};
   const Keeping keeping(call);
-  service.database->change(settings, entry, keeping.kept());
-  (void)service.engine->controls().remove_exempt(call.id);
+  if (const auto refused = call.context.settings.remove_exempt(call.id, keeping.change())) return call.fail(*refused);
   keeping.answer(whitelist_json(call));
 }
 

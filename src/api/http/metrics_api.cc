@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "api/http/call.h"
+#include "api/http/routes.h"
 #include "headgate/version.h"
 #include "service/quotas.h"
 

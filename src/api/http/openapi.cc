@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "api/http/call.h"
+#include "api/http/routes.h"
 #include "headgate/version.h"
 
 namespace headgate::api {

@@ -274,7 +274,7 @@ const std::string& openapi_schemas() {
   "estimated_start_ms": {"type": ["integer", "null"]},
   "retry_after_ms": {"type": "integer", "description": "-1: no wait could help"},
   "delay_ms": {"type": "integer"}, "waited_ms": {"type": "integer"},
-  "run": {"type": ["string", "null"], "description": "to be renewed and ended by; null: nobody keeps count"},
+  "run": {"type": ["string", "null"], "description": "to be renewed and ended by; null: it is not counted"},
   "run_ttl_ms": {"type": ["integer", "null"]},
   "policy_id": {"type": ["string", "null"]}, "lease": {"type": ["string", "null"]}}},
 "Execution": {"type": "object", "required": ["command_type"], "additionalProperties": false, "properties": {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "api/http/call.h"
+#include "api/http/routes.h"
 #include "base/hash.h"
 #include "headgate/version.h"
 
@@ -32,7 +33,7 @@ void get_page(Call& call) {
   const std::string code = net::query_value(call.request.query, "code", &found);
   bool refused = false;
   if (found && call.request.method == net::Method::kGet) {
-    if (const std::optional<std::string> cookie = call.service().access->sign_in(code, call.request)) {
+    if (const std::optional<std::string> cookie = call.service().access->sign_in(code, access_request(call.request))) {
       // Away from the address that has the code in it.
       const std::string headers =
           *cookie + "Location: /\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n";
@@ -44,7 +45,7 @@ void get_page(Call& call) {
     }
     refused = true;
   }
-  const bool signed_in = !call.service().access->manages(call.request, false).refusal;
+  const bool signed_in = !call.service().access->manages(access_request(call.request), false).refusal;
   const std::string nonce = fmt::format("{:016x}{:016x}", base::random_seed(), base::random_seed());
   std::string page = with(status_page(), "@NONCE@", nonce);
   page = with(page, "@VERSION@", HEADGATE_VERSION);

@@ -3,9 +3,11 @@
 
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "api/http/handoff.h"
 #include "api/http/keeping.h"
+#include "api/http/routes.h"
 #include "api/http/simulation_runner.h"
 #include "engine/check_json.h"
 
@@ -25,20 +27,13 @@ Json problems_json(const std::vector<policy::Problem>& problems) {
   return list;
 }
 
-Handoff::Answer refusal_of(const std::vector<policy::Problem>& problems, bool problem_json) {
+Handoff::Answer refusal_of(const std::vector<policy::Problem>& problems, net::ErrorForm form) {
   std::string message = problems.front().text();
   if (problems.size() > 1) message += fmt::format(" (and {} more)", problems.size() - 1);
-  Json body = problem_json ? Json{{"type", "about:blank"},
-                                  {"title", title_of(400)},
-                                  {"status", 400},
-                                  {"detail", message},
-                                  {"error", "invalid_policies"}}
-                           : Json{{"error", "invalid_policies"}, {"message", message}};
-  body["problems"] = problems_json(problems);
-  return {.status = 400,
-          .body = text_of(body),
-          .headers = {},
-          .content_type = problem_json ? "application/problem+json" : "application/json"};
+  Handoff::Answer answer{.status = 400, .body = {}, .headers = {}};
+  answer.content_type = net::append_error({400, "invalid_policies", message}, form, answer.body,
+                                          ",\"problems\":" + text_of(problems_json(problems)));
+  return answer;
 }
 
 // True: it is in force. Otherwise it has been answered.
@@ -47,7 +42,7 @@ bool in_force(Handoff& handoff, const service::Policies::Changed& changed) {
   if (changed.error) {
     handoff.fail(*changed.error);
   } else {
-    handoff.answer(refusal_of(changed.problems, handoff.problem_json()));
+    handoff.answer(refusal_of(changed.problems, handoff.error_form()));
   }
   return false;
 }
@@ -229,7 +224,7 @@ void post_simulate(Call& call) {
       return handoff.fail(400, "invalid_request", "text must be the text of a document");
     } else {
       policy::ReadResult result = service::Policies::validate(text->get<std::string>());
-      if (!result.ok()) return handoff.answer(refusal_of(result.problems, handoff.problem_json()));
+      if (!result.ok()) return handoff.answer(refusal_of(result.problems, handoff.error_form()));
       simulated.document = std::move(result.document);
     }
     if (simulated.trace.size() > SimulationRunner::kMostBytes) {

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "api/http/handoff.h"
 #include "api/http/quota_calls.h"
+#include "api/http/routes.h"
 #include "base/rfc3339.h"
 #include "base/utf8.h"
 

@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "api/http/aside.h"
 #include "api/http/handoff.h"
 #include "api/http/limit_headers.h"
 #include "api/http/quota_calls.h"
 #include "api/http/quota_headers.h"
+#include "api/http/routes.h"
+#include "base/ascii.h"
+#include "base/json_pen.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
 
@@ -29,10 +33,11 @@ constexpr std::size_t kMostBody =
 
 std::string shown(const Json& json) { return base::shortened(text_of(json), 60); }
 
-// Fields of a body, one after the other; the first that is wrong is answered with 400, and nothing is read after it.
-class Fields {
+// Reads the fields of a body one after the other; the first that is wrong is answered with 400, and the rest is
+// skipped.
+class BodyReader {
  public:
-  Fields(const Call& call, const Json& body) : call_(call), body_(body) {}
+  BodyReader(const Call& call, const Json& body) : call_(call), body_(body) {}
 
   void text(std::string_view name, std::string& out, std::size_t most = kMaxNameBytes) {
     const Json* field = find(name);
@@ -101,88 +106,50 @@ Json amount_json(Amount amount) { return amount.unlimited() ? Json() : Json(amou
 
 std::int64_t millis_up(Nanos span) { return span == kNever ? -1 : (span.count() + 999'999) / 1'000'000; }
 
-// One JSON object, a field after the other: a check is answered too often to have a tree built for it.
-class ObjectText {
- public:
-  ObjectText& text(std::string_view name, std::string_view value) {
-    key(name);
-    engine::append_json_text(value, out_);
-    return *this;
-  }
-  ObjectText& text_or_null(std::string_view name, std::string_view value) {
-    return value.empty() ? null(name) : text(name, value);
-  }
-  ObjectText& number(std::string_view name, std::int64_t value) {
-    key(name);
-    fmt::format_to(std::back_inserter(out_), FMT_COMPILE("{}"), value);
-    return *this;
-  }
-  ObjectText& number_or_null(std::string_view name, std::optional<std::int64_t> value) {
-    return value ? number(name, *value) : null(name);
-  }
-  ObjectText& amount(std::string_view name, Amount value) {
-    return value.unlimited() ? null(name) : number(name, value.value);
-  }
-  ObjectText& number_of(std::string_view name, double value) {
-    key(name);
-    engine::append_json_number(value, out_);
-    return *this;
-  }
-  ObjectText& boolean(std::string_view name, bool value) { return raw(name, value ? "true" : "false"); }
-  ObjectText& null(std::string_view name) { return raw(name, "null"); }
-  ObjectText& object(std::string_view name, ObjectText&& inner) { return raw(name, std::move(inner).done()); }
-  [[nodiscard]] std::string done() && {
-    out_ += '}';
-    return std::move(out_);
-  }
+void amount_field(base::JsonPen& pen, std::string_view name, Amount amount) {
+  pen.number_or_null_field(name, amount.unlimited() ? std::nullopt : std::optional<std::int64_t>(amount.value));
+}
 
- private:
-  ObjectText& raw(std::string_view name, std::string_view value) {
-    key(name);
-    out_ += value;
-    return *this;
-  }
-  void key(std::string_view name) {
-    out_ += out_.size() > 1 ? ",\"" : "\"";
-    out_ += name;
-    out_ += "\":";
-  }
-  std::string out_ = "{";
-};
-
+// A check is answered too often to have a tree built for it.
 std::string answer_text(const service::QuotaAsk& ask, const service::QuotaAnswer& answer) {
-  ObjectText resets;
-  for (std::size_t p = 0; p < kPeriods.size(); ++p) resets.number(kPeriodNames[p], millis(answer.resets_at[p]));
   std::optional<std::int64_t> start;
   if (answer.estimated_start) start = millis_up(*answer.estimated_start);
   std::optional<std::int64_t> run_ttl;
   if (!answer.run.empty()) run_ttl = millis(answer.run_ttl);
-  ObjectText text;
-  text.boolean("allowed", answer.allowed)
-      .text("reason", answer.reason)
-      .text("user", ask.user)
-      .text("type", ask.type)
-      .text("counted_as", answer.counted_as)
-      .text("plan", answer.plan)
-      .amount("remaining_today", answer.remaining[0])
-      .amount("remaining_week", answer.remaining[1])
-      .amount("remaining_month", answer.remaining[2])
-      .object("resets_at", std::move(resets))
-      .number_of("throttle_factor", answer.throttle_factor)
-      .text("warning", answer.warning)
-      .number_or_null("estimated_start_ms", start)
-      .number("retry_after_ms", millis_up(answer.retry_after))
-      .number("delay_ms", millis_up(answer.delay))
-      .number("waited_ms", millis(answer.waited))
-      .text_or_null("run", answer.run)
-      .number_or_null("run_ttl_ms", run_ttl)
-      .text_or_null("policy_id", answer.policy_id)
-      .text_or_null("lease", answer.lease);
-  if (!answer.error.empty()) text.text("error", answer.error);
+  std::string out;
+  base::JsonPen pen(out);
+  pen.begin();
+  pen.bool_field("allowed", answer.allowed);
+  pen.text_field("reason", answer.reason);
+  pen.text_field("user", ask.user);
+  pen.text_field("type", ask.type);
+  pen.text_field("counted_as", answer.counted_as);
+  pen.text_field("plan", answer.plan);
+  amount_field(pen, "remaining_today", answer.remaining[0]);
+  amount_field(pen, "remaining_week", answer.remaining[1]);
+  amount_field(pen, "remaining_month", answer.remaining[2]);
+  pen.key("resets_at");
+  pen.begin();
+  for (std::size_t p = 0; p < kPeriods.size(); ++p) pen.number_field(kPeriodNames[p], millis(answer.resets_at[p]));
+  pen.end();
+  pen.real_field("throttle_factor", answer.throttle_factor);
+  pen.text_field("warning", answer.warning);
+  pen.number_or_null_field("estimated_start_ms", start);
+  pen.number_field("retry_after_ms", millis_up(answer.retry_after));
+  pen.number_field("delay_ms", millis_up(answer.delay));
+  pen.number_field("waited_ms", millis(answer.waited));
+  pen.text_or_null_field("run", answer.run);
+  pen.number_or_null_field("run_ttl_ms", run_ttl);
+  pen.text_or_null_field("policy_id", answer.policy_id);
+  pen.text_or_null_field("lease", answer.lease);
+  if (!answer.error.empty()) pen.text_field("error", answer.error);
   if (answer.monitored) {
-    text.boolean("would_refuse", !answer.would_reason.empty()).text_or_null("would_reason", answer.would_reason);
+    pen.bool_field("would_refuse", !answer.would_reason.empty());
+    pen.text_or_null_field("would_reason", answer.would_reason);
   }
-  return std::move(text).done();
+  pen.end();
+  pen.flush();
+  return out;
 }
 
 void fail(Handoff& handoff, const Error& error, std::string_view not_found) {
@@ -226,10 +193,6 @@ std::string_view not_found_code(service::Quotas& quotas, std::string_view user) 
   return unknown ? "unknown_user" : "unknown_type";
 }
 
-std::string lower_hex(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), lower);
-  return text;
-}
 bool is_sha256(std::string_view text) {
   return text.size() == 64 &&
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -295,7 +258,7 @@ void post_quota_check(Call& call) {
                                                      "estimated_mem", "max_wait_ms", "priority", "peek", "run"});
   if (!body) return;
   service::QuotaAsk ask;
-  Fields fields(call, *body);
+  BodyReader fields(call, *body);
   double cpu = -1;
   double memory = -1;
   std::int64_t max_wait = 0;
@@ -315,7 +278,7 @@ void post_quota_check(Call& call) {
   fields.need("user", ask.user);
   fields.need("type", ask.type);
   if (!fields.good()) return;
-  // Whoever could choose its plan would choose the best one.
+  // A caller that could choose its plan would choose the best one.
   if (ask.plan.empty()) ask.plan = call.caller.plan;
   if (!call.caller.plan.empty() && ask.plan != call.caller.plan) {
     return call.fail(403, "wrong_subject",
@@ -330,7 +293,7 @@ void post_quota_check(Call& call) {
           fmt::format("plan may be chosen by roles admin and gateway only; leave it out, and it is \"{}\"", own->plan));
     }
   }
-  // Nor is it for them to say that they go before everybody else.
+  // Nor may they put themselves before all others in the queue.
   if (priority > 0 && call.caller.role == state::Role::kAgent) {
     return call.fail(403, "forbidden",
                      fmt::format("a priority above 0 may be given by roles admin and gateway only, got {}", priority));
@@ -364,7 +327,7 @@ void post_execution(Call& call) {
                                                      "error_message", "executed_at", "run", "plan"});
   if (!body) return;
   quota::Execution execution;
-  Fields fields(call, *body);
+  BodyReader fields(call, *body);
   service::Quotas::About about;
   std::int64_t exit_code = 0;
   const Nanos wall = call.wall();
@@ -388,7 +351,7 @@ void post_execution(Call& call) {
     if (!error->is_string()) return fields.fail("error_message must be text, got " + shown(*error));
     execution.error = base::shortened(error->get<std::string>(), quota::kMaxErrorBytes);
   }
-  execution.command_hash = lower_hex(std::move(execution.command_hash));
+  execution.command_hash = base::to_lower(std::move(execution.command_hash));
   if (!execution.command_hash.empty() && !is_sha256(execution.command_hash)) {
     return fields.fail("command_hash must be a SHA-256: 64 hex digits");
   }

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "api/http/call.h"
+#include "api/http/routes.h"
 
 namespace headgate::api {
 
@@ -126,7 +127,7 @@ std::span<const Route> routes() noexcept {
       Route{kGet, "/api/events", Need::kView, get_events, "Notices as they happen, as server-sent events", "",
             "Events"},
       Route{kGet, "/api/alerts", Need::kView, get_alerts, "The latest notices worth a look", "", "Alerts"},
-      Route{kPost, "/api/alerts/{id}/ack", Need::kChange, acknowledge, "Somebody has seen it", "", "Alert"},
+      Route{kPost, "/api/alerts/{id}/ack", Need::kChange, acknowledge, "Marks it as seen", "", "Alert"},
       Route{kDelete, "/api/session", Need::kView, end_session, "Signs the browser out", "", "SignedOut"},
   };
   return kRoutes;

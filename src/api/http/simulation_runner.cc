@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "api/http/handoff.h"
@@ -10,15 +12,17 @@
 namespace headgate::api {
 namespace {
 
-constexpr std::size_t kMostAgentsTold = 100;  // of the summary
+constexpr std::size_t kMostAgentsShown = 100;  // of the summary
 
 struct Outcome {
   int status = 200;
-  Json body;
+  std::string code{};     // of an error
+  std::string message{};  // of an error
+  Json report{};          // with 200
 };
 
-Outcome refused(std::string_view code, std::string_view message, int status = 400) {
-  return {status, Json{{"error", code}, {"message", message}}};
+Outcome refused(std::string_view code, std::string message, int status = 400) {
+  return {status, std::string(code), std::move(message)};
 }
 
 Outcome simulate(const Simulated& simulated, const std::atomic<bool>& ending) {
@@ -45,36 +49,34 @@ Outcome simulate(const Simulated& simulated, const std::atomic<bool>& ending) {
     }
   }
   simulation.finish();
-  return {200, engine::to_json(simulation.report(), kMostAgentsTold)};
+  return {.report = engine::to_json(simulation.report(), kMostAgentsShown)};
 }
 
-void answer(const Simulated& simulated, const Outcome& told) {
-  simulated.handoff->answer({.status = told.status, .body = text_of(told.body), .headers = {}});
+void answer(const Simulated& simulated, const Outcome& outcome) {
+  if (outcome.status == 200) return simulated.handoff->send(outcome.report);
+  simulated.handoff->fail(outcome.status, outcome.code, outcome.message);
 }
 
 }  // namespace
 
-SimulationRunner::~SimulationRunner() {
-  ending_.store(true);
-  if (thread_.joinable()) thread_.join();
-}
+SimulationRunner::~SimulationRunner() { ending_.store(true); }
 
 void SimulationRunner::start(Simulated simulated) {
-  const std::lock_guard guard(mutex_);
   if (running_.exchange(true)) return answer(simulated, refused("busy", "another simulation is running", 503));
-  if (thread_.joinable()) thread_.join();
-  thread_ = std::thread([this, simulated = std::move(simulated)] { run(simulated); });
+  const bool taken = background_.run([this, simulated = std::move(simulated)] { run(simulated); });
+  assert(taken);  // at most the last one is still being answered
+  (void)taken;
 }
 
 void SimulationRunner::run(const Simulated& simulated) {
-  Outcome told;
+  Outcome outcome;
   try {
-    told = simulate(simulated, ending_);
+    outcome = simulate(simulated, ending_);
   } catch (const std::exception& error) {
-    told = refused("internal", error.what(), 500);
+    outcome = refused("internal", error.what(), 500);
   }
   running_.store(false);
-  answer(simulated, told);
+  answer(simulated, outcome);
 }
 
 }  // namespace headgate::api

@@ -6,10 +6,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 
+#include "base/background.h"
 #include "policy/model.h"
 
 namespace headgate::api {
@@ -39,10 +38,9 @@ class SimulationRunner {
  private:
   void run(const Simulated& simulated);
 
-  std::mutex mutex_;  // guards thread_
-  std::thread thread_;
   std::atomic<bool> running_{false};
   std::atomic<bool> ending_{false};
+  base::Background background_;  // last, so that its thread ends first
 };
 
 }  // namespace headgate::api

@@ -11,6 +11,7 @@
 
 #include "api/http/call.h"
 #include "api/resp/resp_check.h"
+#include "base/ascii.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "headgate/version.h"
@@ -79,7 +80,7 @@ class Commands final : public net::RespCommands {
   Commands(const service::Service& service, const net::Peer& peer)
       : service_(service),
         ip_(peer.ip),
-        unsigned_(service.access->without_token(peer)),
+        unsigned_(service.access->without_token(view_of(peer))),
         admission_(unsigned_),
         id_(++last_id) {}
 
@@ -216,7 +217,7 @@ class Commands final : public net::RespCommands {
     thread_local RespCheckReader reader;
     if (!reader.read(args)) return reply.error(fmt::format("ERR {}", reader.problem()));
     Check check = reader.check();
-    if (const auto refusal = service_.access->believe(admission_.caller, nullptr, check)) [[unlikely]]
+    if (const auto refusal = service_.access->believe(admission_.caller, std::nullopt, check)) [[unlikely]]
       return reply.error(fmt::format("NOPERM {}", refusal->message));
     check.ip = ip_;
     CheckDecision decision;
@@ -368,8 +369,7 @@ class Commands final : public net::RespCommands {
   }
 
   void describe(const Entry& entry, RespWriter& reply) const {
-    std::string name(entry.name);
-    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const std::string name = base::to_lower(entry.name);
     reply.array(6);
     reply.bulk(name);
     const auto least = static_cast<std::int64_t>(entry.least) + 1;
@@ -380,7 +380,7 @@ class Commands final : public net::RespCommands {
     reply.integer(0);
     reply.integer(0);
   }
-  // What clients read: name, arity (negative: at least), flags, and no keys, so that nobody routes by them.
+  // What clients read: name, arity (negative: at least), flags, and no keys, so that no client routes by them.
   void command_command(Args args, RespWriter& reply, RespContext&) {
     static constexpr Entry kMore[] = {{"CL.THROTTLE", nullptr, 4, 5}, {"HG.CHECK", nullptr, 2, kAny}};
     const std::size_t count = kEntries.size() + std::size(kMore);

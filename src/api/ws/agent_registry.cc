@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "api/ws/websocket_api.h"
+#include "base/json_pen.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
 
@@ -49,18 +50,20 @@ void AgentRegistry::on_notice(const observe::Notice& notice) {
   const std::string message_text =
       notice.text.empty() ? fmt::format("{} has exceeded {} again and again", notice.agent, notice.policy_id)
                           : notice.text;
-  std::string text = R"({"type":"escalation","kind":)";
-  engine::append_json_text(notice.kind, text);
-  const std::pair<const char*, const std::string&> fields[] = {{"policy_id", notice.policy_id},
-                                                               {"agent", notice.agent},
-                                                               {"operation", notice.operation},
-                                                               {"to", notice.to},
-                                                               {"message", message_text}};
-  for (const auto& [name, value] : fields) {
-    fmt::format_to(std::back_inserter(text), ",\"{}\":", name);
-    engine::append_json_text(value, text);
+  std::string text;
+  {
+    base::JsonPen pen(text);
+    pen.begin();
+    pen.text_field("type", "escalation");
+    pen.text_field("kind", notice.kind);
+    pen.text_field("policy_id", notice.policy_id);
+    pen.text_field("agent", notice.agent);
+    pen.text_field("operation", notice.operation);
+    pen.text_field("to", notice.to);
+    pen.text_field("message", message_text);
+    pen.number_field("time", notice.time.count() / 1'000'000);
+    pen.end();
   }
-  fmt::format_to(std::back_inserter(text), ",\"time\":{}}}", notice.time.count() / 1'000'000);
   base::repair(text);  // a text frame that is not UTF-8 would cost its reader the connection
   const auto message = std::make_shared<const std::string>(std::move(text));
   if (!notice.to.empty()) send(notice.to, message);

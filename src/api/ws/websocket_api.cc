@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/http/call.h"
+#include "base/json_pen.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
 
@@ -34,7 +35,7 @@ void append_text_field(std::string_view name, std::string_view value, std::strin
   if (value.empty()) {
     out += "null";
   } else {
-    engine::append_json_text(value, out);
+    base::append_json_text(value, out);
   }
 }
 
@@ -43,7 +44,7 @@ std::vector<std::string> frames_of(const engine::CheckDecision& decision, std::s
   std::vector<std::string> frames;
   if (decision.why == engine::Why::kInvalid) {
     frames.push_back(fmt::format(R"({{"type":"error"{},"error":"invalid_check","message":)", id));
-    engine::append_json_text(decision.problem, frames.back());
+    base::append_json_text(decision.problem, frames.back());
     frames.back() += '}';
     return frames;
   }
@@ -52,9 +53,9 @@ std::vector<std::string> frames_of(const engine::CheckDecision& decision, std::s
     std::string& frame = frames.emplace_back(fmt::format(R"({{"type":"rate_limit_warning"{})", id));
     append_text_field("tier", decision.tier, frame);
     frame += R"(,"remaining":)";
-    engine::append_json_number(engine::to_millionths(warning.remaining), frame);
+    base::append_json_number(engine::to_millionths(warning.remaining), frame);
     frame += R"(,"capacity":)";
-    engine::append_json_number(engine::to_millionths(warning.capacity), frame);
+    base::append_json_number(engine::to_millionths(warning.capacity), frame);
     append_text_field("policy_id", decision.policy(warning.policy).id, frame);
     frame += '}';
   }
@@ -100,7 +101,7 @@ class WsHandler final : public net::WebSocketHandler {
     if (member_ != 0) registry_->leave(agent_, member_);
     member_ = 0;
     kept_.clear();
-    // Nobody is left to be told; telling it empties the set no more, since the connection is gone.
+    // The connection is gone: no answer can be sent, and none removes itself from the set.
     for (const std::uint64_t ticket : std::exchange(*waiting_, {})) service_.engine->queue().cancel(ticket);
   }
 
@@ -141,7 +142,7 @@ class WsHandler final : public net::WebSocketHandler {
     if (!agent_.empty()) {
       return send_error(socket, "already_identified", fmt::format("this connection speaks for \"{}\" already", agent_));
     }
-    // As long as nobody has said who it is, its address is what it is limited by.
+    // Until it is identified, it is limited by its address.
     Check check;
     check.operation = "identify";
     check.ip = peer_.ip;
@@ -161,9 +162,8 @@ class WsHandler final : public net::WebSocketHandler {
         });
       };
     };
-    const engine::Account account;
-    const engine::Request request{socket.now(), check, account, engine::OnDenial::kAnswer};
-    if (service::ask(service_, observe::Protocol::kWebSocket, request, decision, later) != 0) return;
+    if (service::ask_no_line(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later) != 0)
+      return;
     if (!decision.allowed) return send_decision(socket, decision);
     enter(socket, message);
   }
@@ -199,7 +199,7 @@ class WsHandler final : public net::WebSocketHandler {
       if (admission.refusal) return refuse(socket, *admission.refusal);
       caller_ = std::move(admission.caller);
     } else if (!caller_.known) {
-      service::Admission admission = service_.access->without_token(peer_);
+      service::Admission admission = service_.access->without_token(view_of(peer_));
       if (admission.refusal) return refuse(socket, *admission.refusal);
       caller_ = std::move(admission.caller);
     }
@@ -241,7 +241,7 @@ class WsHandler final : public net::WebSocketHandler {
     }
     check.agent = agent_;
     if (check.channel.empty()) check.channel = kWsChannel;
-    if (const auto refusal = service_.access->believe(caller_, &peer_, check)) return refuse(socket, *refusal);
+    if (const auto refusal = service_.access->believe(caller_, view_of(peer_), check)) return refuse(socket, *refusal);
     engine::CheckDecision decision;
     const std::shared_ptr<net::Link>& link = socket.link();
     // Known only once the engine has the check, and needed only on this thread, when the answer is back here.
@@ -264,10 +264,9 @@ class WsHandler final : public net::WebSocketHandler {
       return {std::move(send), service_.access->validity_of(caller_)};
     };
     const bool may_wait = waiting_->size() < kMostWaiting && link != nullptr;
-    const engine::Account account{caller_.owner};
-    const engine::Request request{socket.now(), check, account,
-                                  may_wait ? engine::OnDenial::kQueue : engine::OnDenial::kAnswer};
-    const std::uint64_t waits = service::ask(service_, observe::Protocol::kWebSocket, request, decision, later);
+    const std::uint64_t waits =
+        may_wait ? service::ask(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later)
+                 : service::ask_no_line(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later);
     if (waits == 0) return send_decision(socket, decision);
     *ticket = waits;
     waiting_->insert(waits);
@@ -296,20 +295,20 @@ class WsHandler final : public net::WebSocketHandler {
       fmt::format_to(std::back_inserter(out), R"(,"expires_at":{}}})", until->count() / 1'000'000);
       return socket.send_text(out);
     }
-    const Result<engine::Settled> settled =
-        settles ? service_.engine->holds().settle(fields.lease_id, agent_, fields.check.costs)
-                : service_.engine->holds().release(fields.lease_id, agent_);
+    const Result<engine::Settled> settled = settles
+                                                ? service_.engine->holds().settle(fields.lease_id, agent_, fields.check.costs)
+                                                : service_.engine->holds().release(fields.lease_id, agent_);
     if (!settled) return refuse(socket, settled.error());
     if (service_.wake) service_.wake();
     out += R"(,"costs":{)";
     for (const auto& [unit, amount] : settled->costs) {
       if (out.back() != '{') out += ',';
-      engine::append_json_text(unit, out);
+      base::append_json_text(unit, out);
       out += ':';
-      engine::append_json_number(engine::to_millionths(amount), out);
+      base::append_json_number(engine::to_millionths(amount), out);
     }
     out += R"(},"overrun":)";
-    engine::append_json_number(engine::to_millionths(settled->overrun), out);
+    base::append_json_number(engine::to_millionths(settled->overrun), out);
     out += settled->again ? R"(,"again":true})" : R"(,"again":false})";
     socket.send_text(out);
   }
@@ -356,15 +355,18 @@ class WsHandler final : public net::WebSocketHandler {
       std::make_shared<std::unordered_set<std::uint64_t>>();
 };
 
-void refuse_upgrade(const service::Refusal& refusal, net::HttpReply& reply) {
-  std::string body = R"({"error":)";
-  engine::append_json_text(refusal.code, body);
-  append_text_field("message", refusal.message, body);
-  body += '}';
-  net::HttpAnswer answer;
-  answer.status = refusal.status;
-  answer.body = body;
-  reply.send(answer);
+void refuse_upgrade(net::Upgrade asked, const net::HttpRequest& request, net::HttpReply& reply) {
+  constexpr std::string_view kUpgrade = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+  if (asked == net::Upgrade::kBad) {
+    return send_error(request, reply,
+                      {400, "invalid_request",
+                       "an upgrade to WebSocket must be a GET with Connection: Upgrade and a Sec-WebSocket-Key of 16 "
+                       "bytes in base64"});
+  }
+  const std::string_view message = asked == net::Upgrade::kBadVersion
+                                       ? "Sec-WebSocket-Version must be 13"
+                                       : "this address speaks WebSocket: send Upgrade: websocket";
+  send_error(request, reply, {426, "upgrade_required", message}, kUpgrade);
 }
 
 }  // namespace
@@ -380,9 +382,9 @@ std::function<void(const net::HttpRequest&, net::HttpReply&, const service::Call
   return [&service, registry = std::move(registry), identify_within](
              const net::HttpRequest& request, net::HttpReply& reply, const service::Caller& /*caller*/) {
     // A token may come with the request or, since browsers cannot send it so, with the first message.
-    const service::Admission admission = service.access->asks(request);
+    const service::Admission admission = service.access->asks(access_request(request));
     const bool later = admission.refusal && admission.refusal->status == 401 && request.count("authorization") == 0;
-    if (admission.refusal && !later) return refuse_upgrade(*admission.refusal, reply);
+    if (admission.refusal && !later) return api::refuse(request, reply, *admission.refusal);
     const net::Upgrade asked = net::websocket_upgrade(request);
     if (asked == net::Upgrade::kYes) {
       const service::Caller caller = later ? service::Caller{} : admission.caller;
@@ -395,26 +397,7 @@ std::function<void(const net::HttpRequest&, net::HttpReply&, const service::Call
           net::make_websocket_session(make_websocket_handler(service, registry, caller, *request.peer), limits));
       return;
     }
-    net::HttpAnswer answer;
-    switch (asked) {
-      case net::Upgrade::kBadVersion:
-        answer.status = 426;
-        answer.headers = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
-        answer.body = R"({"error":"upgrade_required","message":"Sec-WebSocket-Version must be 13"})";
-        break;
-      case net::Upgrade::kBad:
-        answer.status = 400;
-        answer.body =
-            R"({"error":"invalid_request","message":"an upgrade to WebSocket must be a GET with Connection: Upgrade and a Sec-WebSocket-Key of 16 bytes in base64"})";
-        break;
-      default:
-        answer.status = 426;
-        answer.headers = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
-        answer.body =
-            R"({"error":"upgrade_required","message":"this address speaks WebSocket: send Upgrade: websocket"})";
-        break;
-    }
-    reply.send(answer);
+    refuse_upgrade(asked, request, reply);
   };
 }
 

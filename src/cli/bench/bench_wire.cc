@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/json_pen.h"
 #include "engine/check_json.h"
 
 namespace headgate::cli {
@@ -155,7 +156,7 @@ BenchReply read_http(std::string_view text) {
 BenchRequest posted(const HttpTarget& target, std::string_view before_key, std::string_view after_key,
                     std::string_view what) {
   std::string body = fmt::format("{}{}{}", before_key, BenchRequest::kKey, after_key);
-  engine::append_json_text(what, body);
+  base::append_json_text(what, body);
   body += '}';
   std::string text = fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n", target.path, target.host);
   if (!target.token.empty()) text += fmt::format("Authorization: Bearer {}\r\n", target.token);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/json_pen.h"
 #include "cli/view/terminal.h"
 #include "engine/check_json.h"
 
@@ -135,7 +136,7 @@ ordered_json policy_json(const policy::Policy& policy) {
 
 std::string number_text(double number) {
   std::string text;
-  engine::append_json_number(engine::to_millionths(number), text);
+  base::append_json_number(engine::to_millionths(number), text);
   return text;
 }
 

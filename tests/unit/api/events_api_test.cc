@@ -4,6 +4,8 @@
 
 #include "api/http/call.h"
 #include "api/http/event_feed.h"
+#include "api/http/routes.h"
+#include "base/ascii.h"
 #include "support/api_server.h"
 
 namespace headgate {
@@ -273,8 +275,7 @@ TEST(OpenApi, HasEveryRouteAndNothingElse) {
   EXPECT_EQ(operations, api::routes().size());
   std::vector<std::string> ids;
   for (const api::Route& route : api::routes()) {
-    std::string method(to_string(route.method));
-    std::transform(method.begin(), method.end(), method.begin(), api::lower);
+    const std::string method = base::to_lower(to_string(route.method));
     const Json& operation = document["paths"][std::string(route.path)][method];
     ASSERT_TRUE(operation.is_object()) << method << " " << route.path;
     ids.push_back(operation["operationId"]);

@@ -37,8 +37,8 @@ TEST(GateApi, DeniesWith429) {
   (void)gate(server, headers);
   const Answer answer = gate(server, headers);
   EXPECT_EQ(answer.status, 429);
-  EXPECT_EQ(answer.body, R"({"error":"rate_limited","retry_after_ms":60000,"tier":null,"policy_id":"one",)"
-                         R"("message":"Sliding window limit 1/60s exceeded"})");
+  EXPECT_EQ(answer.body, R"({"error":"rate_limited","message":"Sliding window limit 1/60s exceeded",)"
+                         R"("retry_after_ms":60000,"tier":null,"policy_id":"one"})");
   EXPECT_EQ(answer.header("Retry-After"), "60");
 }
 

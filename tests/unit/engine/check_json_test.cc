@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json_pen.h"
 #include "engine/engine.h"
 #include "policy/reader.h"
 
@@ -243,7 +244,7 @@ TEST_F(DecisionJson, AHoldReadsAsItsId) {
 
 TEST(JsonText, ControlCharactersAndQuotesAreEscaped) {
   std::string out;
-  append_json_text("a\"b\\c\n\x01\x7F\xC3\xA9", out);
+  base::append_json_text("a\"b\\c\n\x01\x7F\xC3\xA9", out);
   EXPECT_EQ(out, "\"a\\\"b\\\\c\\n\\u0001\\u007f\xC3\xA9\"");
 }
 

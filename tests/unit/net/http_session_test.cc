@@ -280,7 +280,7 @@ TEST_F(HttpSession, RefusesWhatCouldBeReadInTwoWays) {
     const std::string answer = refusal(bad.text);
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 " + std::to_string(bad.status))) << bad.text;
     EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
-    EXPECT_THAT(answer, HasSubstr("{\"error\": \""));
+    EXPECT_THAT(answer, HasSubstr("{\"error\":\""));
   }
 }
 
@@ -291,7 +291,18 @@ TEST_F(HttpSession, RefusesANulInAHeader) {
 
 TEST_F(HttpSession, SaysWhatIsWrong) {
   EXPECT_THAT(refusal("GET / HTTP/1.1\r\n\r\n"),
-              HasSubstr(R"({"error": "bad_request", "message": "exactly one Host header is needed"})"));
+              HasSubstr(R"({"error":"bad_request","message":"exactly one Host header is needed"})"));
+}
+
+TEST_F(HttpSession, RefusesAsProblemJsonOnceTheHeadAsksForIt) {
+  const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nAccept: application/problem+json\r\n";
+  const std::string answer = refusal(head + "Content-Length: 1048577\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(answer, HasSubstr("Content-Type: application/problem+json\r\n"));
+  EXPECT_THAT(answer, HasSubstr(R"({"type":"about:blank","title":"Content Too Large","status":413,)"));
+  EXPECT_THAT(refusal(head + "Transfer-Encoding: chunked\r\n\r\n100001\r\na"), HasSubstr(R"("status":413,)"));
+  EXPECT_THAT(refusal(head + "Accept : x\r\n\r\n"), HasSubstr("Content-Type: application/json\r\n"))
+      << "a head that is refused says nothing reliable";
 }
 
 TEST_F(HttpSession, BoundsTheHead) {

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "api/access_request.h"
 #include "service/origin.h"
 #include "support/cells.h"
 
@@ -40,7 +41,7 @@ class OwnedRequest {
     peer.ip = std::move(ip);
     return peer;
   }
-  operator const net::HttpRequest&() const { return request_; }  // NOLINT(google-explicit-constructor)
+  operator AccessRequest() const { return api::access_request(request_); }  // NOLINT(google-explicit-constructor)
 
  private:
   std::vector<std::pair<std::string, std::string>> owned_;
@@ -236,8 +237,8 @@ TEST_F(AccessTest, ACertificateNamesTheAgentWhereATokenIsRequired) {
   EXPECT_EQ(outcome(asked), "admitted");
   EXPECT_EQ(asked.caller.role, Role::kAgent);
   EXPECT_EQ(asked.caller.agent, "agent-7");
-  EXPECT_EQ(outcome(access.without_token(peer)), "admitted");
-  EXPECT_EQ(access.without_token(peer).caller.agent, "agent-7");
+  EXPECT_EQ(outcome(access.without_token(api::view_of(peer))), "admitted");
+  EXPECT_EQ(access.without_token(api::view_of(peer)).caller.agent, "agent-7");
   EXPECT_EQ(outcome(access.manages(OwnedRequest(Headers{{"Host", "10.0.0.1"}}, peer), false)), "403 forbidden");
   Headers headers = bearer(token(Role::kAgent, "B"));
   EXPECT_EQ(access.asks(OwnedRequest(headers, peer)).caller.agent, "B") << "a token says more";
@@ -260,7 +261,7 @@ TEST_F(AccessTest, SpeaksForItsAgentOnly) {
   EXPECT_EQ(other->message, "ci speaks for agent \"A\" only, got \"B\"");
   EXPECT_FALSE(refused(Caller{}, "anybody"));
   Check check;
-  EXPECT_FALSE(access.believe(bound, nullptr, check));
+  EXPECT_FALSE(access.believe(bound, std::nullopt, check));
   EXPECT_EQ(check.agent, "A") << "filled in";
 }
 
@@ -270,7 +271,7 @@ TEST_F(AccessTest, CellsOfATokenThatBindsNoAgentAreTheTokens) {
     const Admission admission = access.by_token(token(role, bound), "10.0.0.1");
     Check check;
     check.agent = bound.empty() ? std::string_view("made-up") : std::string_view(bound);
-    EXPECT_FALSE(access.believe(admission.caller, nullptr, check));
+    EXPECT_FALSE(access.believe(admission.caller, std::nullopt, check));
     return admission.caller.owner;
   };
   const std::string first = owner_of(Role::kAgent, "");
@@ -290,7 +291,7 @@ TEST_F(AccessTest, APeekOwnsNoSession) {
     check.session = session;
     check.parent_session = parent;
     check.peek = peek;
-    return access.believe(caller, nullptr, check).has_value();
+    return access.believe(caller, std::nullopt, check).has_value();
   };
   EXPECT_FALSE(refused(other, "s", "", true));
   EXPECT_FALSE(refused(other, "", "t", true));
