@@ -8,7 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,7 +70,8 @@ class Client {
   [[nodiscard]] Result<Response> call(const char* method, std::string_view path, std::string_view body = {});
   // The JSON of an answer that is not an error; an error reads "code: message".
   [[nodiscard]] Result<nlohmann::ordered_json> json(const char* method, std::string_view path,
-                                                    const nlohmann::ordered_json& body = nullptr);
+                                                    const nlohmann::ordered_json& body);
+  [[nodiscard]] Result<nlohmann::ordered_json> json(const char* method, std::string_view path);
 
   // The answer to the last json(), exactly as it came, with a line break.
   [[nodiscard]] std::string received() const;
@@ -96,10 +97,6 @@ class Client {
 // What an error's body says, as "code: message"; else the status and the beginning of the body.
 [[nodiscard]] std::string error_text(const Response& response);
 
-// "http://127.0.0.1:7070/" and "127.0.0.1:7070" both become "http://127.0.0.1:7070".
-[[nodiscard]] Result<std::string> normal_url(std::string_view text);
-// Whether that server is on this machine: localhost, 127.0.0.0/8 or ::1.
-[[nodiscard]] bool is_loopback(std::string_view url);
 // The token of --token-file or HEADGATE_TOKEN; empty if there is none.
 [[nodiscard]] Result<std::string> given_token(const ClientOptions& options);
 
