@@ -4,7 +4,7 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,7 +59,7 @@ struct Command {
 [[nodiscard]] Command tune_command(Arguments parent);
 [[nodiscard]] Command demo_command(Arguments parent);
 
-// To standard output; kFailed, with a message, if that does not take it.
+// To standard output, as one write where it takes that; kFailed, with a message, if it cannot be written.
 int write(std::string_view text);
 // Could not: one line on standard error.
 int failed(std::string_view message);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/bench/bench_load.h"
 #include "cli/client.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace headgate::cli {
 namespace {
@@ -41,7 +42,7 @@ RunServer::Answer RunServer::check(const ordered_json& body, Nanos wait, Waiting
   if (!decision->is_object() || !decision->contains("allowed")) {
     return {Kind::kUnavailable, {}, client_.url() + "/api/quotas/check did not answer with a decision"};
   }
-  return {Kind::kDecision, std::move(*decision), {}};
+  return {Kind::kDecision, std::make_shared<const ordered_json>(std::move(*decision)), {}};
 }
 
 void RunServer::keep(const std::string& run, Nanos every) {

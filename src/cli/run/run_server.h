@@ -1,7 +1,8 @@
 // The server as one run needs it: may it start, it goes on, it is over. Not for sharing between threads.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -24,8 +25,8 @@ class RunServer {
     // kUnavailable: nobody answered, or could not. kRefused: the question was, and asking again would not help.
     enum class Kind { kDecision, kRefused, kUnavailable, kInterrupted };
     Kind kind = Kind::kUnavailable;
-    nlohmann::ordered_json decision;  // of kDecision
-    std::string message;              // of kRefused and kUnavailable
+    std::shared_ptr<const nlohmann::ordered_json> decision;  // of kDecision
+    std::string message;                                     // of kRefused and kUnavailable
   };
   // May take `wait` longer than other calls, while `line` tells where it stands.
   [[nodiscard]] Answer check(const nlohmann::ordered_json& body, Nanos wait, WaitingLine& line);

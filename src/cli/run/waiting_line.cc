@@ -6,6 +6,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/run/run_texts.h"
 
 namespace headgate::cli {
