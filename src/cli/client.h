@@ -1,8 +1,8 @@
-// The command line as a client of a server: where it is, who asks, and what it answered.
+// The command line as a client of a server: its address, the token, and calls.
 //
 // One Client is one connection that is kept open between calls. Not for sharing between threads. A call is bounded by
-// kConnectWithin and kAnswerWithin, an answer by kMostBytes; redirects are not followed, so a token goes only where it
-// was meant to. Secrets never appear in messages.
+// kConnectWithin and kAnswerWithin, an answer by kMostBytes; neither redirects nor proxies are followed, so a token
+// reaches the named server only. Secrets never appear in messages.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ namespace headgate::cli {
   "                      token, used if no other is given (default:\n"     \
   "                      HEADGATE_DATA, else ./headgate-data)\n"
 
-// Whom to ask, as the options of every command that asks a server spell it.
+// The server and the token, as options of every command that calls a server.
 struct ClientOptions {
   std::string url;         // empty: HEADGATE_URL, else kDefaultUrl
   std::string token_file;  // empty: HEADGATE_TOKEN

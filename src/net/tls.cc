@@ -39,7 +39,7 @@ Result<std::shared_ptr<TlsContext>> TlsContext::read(const TlsFiles& files, cons
                                    SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_mode(context,
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-  // A key with a passphrase is refused; nobody sits at the server's terminal to type one.
+  // A key with a passphrase is refused: there is no terminal to enter one.
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   if (SSL_CTX_use_certificate_chain_file(context, files.cert.c_str()) != 1) return wrong("cert", files.cert);
   if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1) return wrong("key", files.key);
@@ -160,7 +160,7 @@ std::string TlsStream::common_name() const {
   if (size < 0) return {};
   std::string name(reinterpret_cast<const char*>(utf8), static_cast<std::size_t>(size));
   OPENSSL_free(utf8);
-  // A name that reads differently to different readers is nobody's.
+  // A name with a NUL would be read differently by C code.
   if (name.find('\0') != std::string::npos) return {};
   return name;
 }

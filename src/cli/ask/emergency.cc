@@ -81,7 +81,7 @@ int ask(const Options& options, const char* method, const ordered_json& body) {
 }
 
 int turn_on(const Options& options) {
-  if (options.reason.empty()) return not_understood("--reason is needed: why everybody is throttled", "emergency on");
+  if (options.reason.empty()) return not_understood("--reason is needed", "emergency on");
   return ask(options, "PUT", {{"reason", options.reason}});
 }
 

@@ -189,7 +189,7 @@ Result<Bench> read_options(const Options& options) {
   return bench;
 }
 
-// Only where somebody watches: on standard error, over itself.
+// Only on a terminal: on standard error, overwriting itself.
 class ProgressBar {
  public:
   explicit ProgressBar(bool wanted) : wanted_(wanted && isatty(STDERR_FILENO) != 0) {}

@@ -1,4 +1,4 @@
-// `headgate quota set` and `quota set-plan`: what a user, or everybody with a plan, may run.
+// `headgate quota set` and `quota set-plan`: the quota of a user, or of all users with a plan.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -212,7 +212,7 @@ const ordered_json& member(const ordered_json& json, const std::string& name) {
   return json.is_object() && json.contains(name) ? json[name] : kNothing;
 }
 
-// Of the modes of server, plan and user the laxest holds: whoever sets a stricter one should hear that nothing changes.
+// The laxest mode of server, plan and user holds. Setting a stricter one has no effect, which is worth a warning.
 std::string mode_note(const std::string& set, const std::string& holds) {
   if (set.empty() || holds.empty() || set == holds) return {};
   return fmt::format("note: mode {} still holds, the laxest of server, plan and user\n", printable(holds));
@@ -239,7 +239,7 @@ int set_user(const Options& options) {
   if (!done) return failed(done.error().message);
   if (options.json) return write(client->received());
   const QuotaFields old_rule = quota_fields(member(old, "rule"));
-  // What the plan says is told by the fields that the rule leaves alone.
+  // Fields that the rule does not set follow the plan.
   ordered_json effective;
   if (find_field(old_rule, "plan") == nullptr) effective["plan"] = JsonFields(old).text("plan");
   effective["timezone"] = JsonFields(old).text("timezone");

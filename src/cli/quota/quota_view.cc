@@ -156,7 +156,7 @@ class Page {
     }
   }
 
-  // All types have the same calendar, so it is told once.
+  // All types have the same calendar, so it is printed once.
   void resets() {
     std::vector<std::string> told;
     for (std::size_t i = 0; i < kPeriodTitles.size(); ++i) {

@@ -49,7 +49,7 @@ struct QuotaQueue {
     std::int64_t priority = 0;
     std::uint64_t position = 0;
     Nanos waited{0};
-    std::optional<Nanos> estimate;  // nullopt: nobody knows
+    std::optional<Nanos> estimate;  // nullopt: unknown
   };
   struct Running {
     std::string user;

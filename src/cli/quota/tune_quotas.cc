@@ -84,7 +84,7 @@ Result<bool> read_rows(Client& client, Nanos since, QuotaTuneInput& input) {
 std::string limit_of(const std::optional<std::uint64_t>& limit) { return limit ? count_text(*limit) : "unlimited"; }
 
 std::string effect_text(const QuotaTuned::Effect& effect) {
-  if (effect.users == 0) return "nobody";
+  if (effect.users == 0) return "no user";
   return fmt::format("{} {}, {} {}", count_text(effect.users), effect.users == 1 ? "user" : "users",
                      count_text(effect.days), effect.days == 1 ? "day" : "days");
 }
@@ -213,7 +213,7 @@ int tune_quotas_command(const TuneQuotasOptions& options, const Terminal& termin
   }
   if (options.json) return write(json_text(report_json(report, options)));
   if (report.types.empty()) {
-    return failed(fmt::format("nobody{} ran a command since {}: there is nothing to propose from",
+    return failed(fmt::format("no user{} ran a command since {}: there is nothing to propose from",
                               options.plan.empty() ? "" : " with plan " + printable(options.plan),
                               day_text(day_of(*since))));
   }

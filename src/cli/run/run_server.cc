@@ -15,8 +15,8 @@ using nlohmann::ordered_json;
 
 // People wait for it, after their command is done.
 constexpr Nanos kRecordWithin = 5s;
-constexpr Nanos kRecordUnasked = 1s;  // where nobody answered before
-// A policy may have it wait in line, too; whoever is ready to wait longer says so.
+constexpr Nanos kRecordUnasked = 1s;  // where the check had no answer
+// A policy may queue the check as well; --wait extends this.
 constexpr Nanos kCheckWithin = 10s;
 constexpr Nanos kLeaveWithin = 2s;
 constexpr Nanos kRenewWithin = 10s;

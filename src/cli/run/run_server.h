@@ -1,4 +1,4 @@
-// The server as one run needs it: may it start, it goes on, it is over. Not for sharing between threads.
+// The calls of one run: check, renew, leave, record. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class RunServer {
   RunServer& operator=(const RunServer&) = delete;
 
   struct Answer {
-    // kUnavailable: nobody answered, or could not. kRefused: the question was, and asking again would not help.
+    // kUnavailable: no answer, or a server error. kRefused: the request was rejected; a retry would not help.
     enum class Kind { kDecision, kRefused, kUnavailable, kInterrupted };
     Kind kind = Kind::kUnavailable;
     std::shared_ptr<const nlohmann::ordered_json> decision;  // of kDecision
@@ -43,7 +43,7 @@ class RunServer {
 
   Client client_;
   Signals& signals_;
-  bool away_ = false;      // nobody has answered the check
+  bool away_ = false;      // the check has had no answer
   base::Descriptor over_;  // readable: the thread is to end
   std::thread keeper_;
 };

@@ -21,7 +21,7 @@ namespace {
 using nlohmann::ordered_json;
 using namespace std::chrono_literals;
 
-// To the second: what is told of the future is no more exact.
+// To the second: estimates are no more exact.
 std::string about_span(double count) { return span_text(std::chrono::ceil<std::chrono::seconds>(milliseconds(count))); }
 
 std::string clock_text(std::int64_t epoch_ms) {

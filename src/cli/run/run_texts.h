@@ -11,7 +11,7 @@
 namespace headgate::cli {
 
 // Why a command may not run, and when it may: "not run: Daily quota of 500 shell commands is used up; try again in
-// 3h12m". `now_ms` is the wall clock; what is far off is told as a time of day as well.
+// 3h12m". `now_ms` is the wall clock; what is far off has the time of day as well.
 [[nodiscard]] std::string denial_text(const JsonFields& answer, std::int64_t now_ms);
 
 // "waiting in line: position 3 of 7, about 12s"; without a position if the line does not have that run.

@@ -91,7 +91,7 @@ class Top {
   }
 
   int live() {
-    // A server that will not answer us is told on the plain screen; one that is away may come back.
+    // A rejected request ends the command; a server that cannot be reached may come back.
     if (!ask() && refused_) return failed(advice_);
     Result<std::unique_ptr<Screen>> screen = Screen::open();
     if (!screen) return failed(screen.error().message);
