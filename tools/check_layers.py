@@ -22,8 +22,8 @@ MAY_INCLUDE = {
     # Protocols and sockets: no policies, no engine.
     "net": {"headgate", "base"},
     "state": {"headgate", "base"},
-    # Told by the engine, it knows the engine's events and counts.
-    "observe": {"headgate", "base", "core", "control", "engine"},
+    # Knows the engine's events and counts, and posts webhooks.
+    "observe": {"headgate", "base", "core", "control", "engine", "net"},
     # Plans, the ledger and the line of those who wait: no engine, which meets it in service.
     "quota": {"headgate", "base", "core"},
     # Operations on the domain, which all protocols share.

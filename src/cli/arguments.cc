@@ -33,7 +33,7 @@ Argument Argument::hidden() {
 
 Arguments Arguments::command(const char* name) {
   CLI::App* below = app_->add_subcommand(name);
-  // Words that it does not take are told by the program, with what was perhaps meant.
+  // Unexpected words are reported by the program, with a suggestion.
   below->allow_extras();
   app_->require_subcommand(0, 1);
   return Arguments(*below);

@@ -32,7 +32,7 @@ struct CommandInfo {
   std::vector<std::string> children;  // of "policy": validate, list, ...
 };
 
-// "what is wrong with policies, and where".
+// "report every problem in policy files".
 [[nodiscard]] std::string summary_of(std::string_view help);
 
 // By how many blanks.

@@ -1,14 +1,14 @@
-// The command line as a client of a server: where it is, who asks, and what it answered.
+// The command line as a client of a server: its address, the token, and calls.
 //
 // One Client is one connection that is kept open between calls. Not for sharing between threads. A call is bounded by
-// kConnectWithin and kAnswerWithin, an answer by kMostBytes; redirects are not followed, so a token goes only where it
-// was meant to. Secrets never appear in messages.
+// kConnectWithin and kAnswerWithin, an answer by kMostBytes; neither redirects nor proxies are followed, so a token
+// reaches the named server only. Secrets never appear in messages.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +32,7 @@ namespace headgate::cli {
   "                      token, used if no other is given (default:\n"     \
   "                      HEADGATE_DATA, else ./headgate-data)\n"
 
-// Whom to ask, as the options of every command that asks a server spell it.
+// The server and the token, as options of every command that calls a server.
 struct ClientOptions {
   std::string url;         // empty: HEADGATE_URL, else kDefaultUrl
   std::string token_file;  // empty: HEADGATE_TOKEN
@@ -70,7 +70,8 @@ class Client {
   [[nodiscard]] Result<Response> call(const char* method, std::string_view path, std::string_view body = {});
   // The JSON of an answer that is not an error; an error reads "code: message".
   [[nodiscard]] Result<nlohmann::ordered_json> json(const char* method, std::string_view path,
-                                                    const nlohmann::ordered_json& body = nullptr);
+                                                    const nlohmann::ordered_json& body);
+  [[nodiscard]] Result<nlohmann::ordered_json> json(const char* method, std::string_view path);
 
   // The answer to the last json(), exactly as it came, with a line break.
   [[nodiscard]] std::string received() const;
@@ -96,10 +97,6 @@ class Client {
 // What an error's body says, as "code: message"; else the status and the beginning of the body.
 [[nodiscard]] std::string error_text(const Response& response);
 
-// "http://127.0.0.1:7070/" and "127.0.0.1:7070" both become "http://127.0.0.1:7070".
-[[nodiscard]] Result<std::string> normal_url(std::string_view text);
-// Whether that server is on this machine: localhost, 127.0.0.0/8 or ::1.
-[[nodiscard]] bool is_loopback(std::string_view url);
 // The token of --token-file or HEADGATE_TOKEN; empty if there is none.
 [[nodiscard]] Result<std::string> given_token(const ClientOptions& options);
 

@@ -1,18 +1,27 @@
 #include "cli/command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 namespace headgate::cli {
 
 int write(std::string_view text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (written) return kDone;
-  return failed("standard output cannot be written: " + std::generic_category().message(errno));
+  // Not by way of stdio, which writes line by line to a terminal, with log lines of other threads between them.
+  while (!text.empty()) {
+    const ssize_t count = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (count < 0 && errno != EINTR) {
+      return failed("standard output cannot be written: " + std::generic_category().message(errno));
+    }
+    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  }
+  return kDone;
 }
 
 int failed(std::string_view message) {

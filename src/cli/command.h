@@ -1,10 +1,10 @@
-// One command of the command line, and what all of them share. Exit codes: 0 done, 1 could not, 2 was not understood,
-// 3 was denied. `headgate check` has promised scripts 1 for whatever is no answer, so that is what it says of arguments
-// it does not understand, too. `headgate run` has those of the command that it runs.
+// One command of the command line, and what all commands share. Exit codes: 0 done, 1 failed, 2 usage error, 3 denied.
+// `headgate check` exits with 1 for everything but a decision, including usage errors. `headgate run` has the exit code
+// of the command that it runs.
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +29,7 @@ struct Command {
   std::function<int()> run;  // returns the exit code
 };
 
-// Each command adds itself, under its parent, and keeps what it was told in what it returns.
+// Each declares its arguments under its parent; the returned command owns the parsed values.
 [[nodiscard]] Command serve_command(Arguments parent);
 [[nodiscard]] Command check_command(Arguments parent);
 [[nodiscard]] Command status_command(Arguments parent);
@@ -59,11 +59,11 @@ struct Command {
 [[nodiscard]] Command tune_command(Arguments parent);
 [[nodiscard]] Command demo_command(Arguments parent);
 
-// To standard output; kFailed, with a message, if that does not take it.
+// To standard output, as one write where it takes that; kFailed, with a message, if it cannot be written.
 int write(std::string_view text);
-// Could not: one line on standard error.
+// Prints an error to standard error; kFailed.
 int failed(std::string_view message);
-// Was not understood; `command` is its path, empty for the program itself. kUsage, or kFailed of "check".
+// Prints a usage error; `command` is its path, empty for the program itself. kUsage, or kFailed of "check".
 int not_understood(std::string_view message, std::string_view command);
 
 // --width and --no-color.
@@ -80,8 +80,8 @@ struct TerminalOptions {
 // Accepts whole numbers of this range.
 [[nodiscard]] ValueCheck between(int least, int most);
 
-// What --policies names, or the built-in limits if it names nothing. False: everything wrong with it has been told on
-// standard error. Notes are told there, too.
+// The policies of --policies, or the built-in limits if there are no paths. Problems and notes are printed to standard
+// error. False: there are problems.
 [[nodiscard]] bool read_policies(const std::vector<std::string>& paths, policy::Document& document);
 
 }  // namespace headgate::cli

@@ -22,17 +22,17 @@ Options:
   --version         print the version
 
 Environment:
-  HEADGATE_URL      the server that commands ask (http://127.0.0.1:7070)
-  HEADGATE_TOKEN    the token that they show it
+  HEADGATE_URL      the server to connect to (http://127.0.0.1:7070)
+  HEADGATE_TOKEN    the token to authenticate with
   HEADGATE_DATA     where a server on this machine keeps its admin token
                     (./headgate-data), used if no other token is given
-  NO_COLOR          if it is set, nothing is coloured
+  NO_COLOR          disables colours if it is set
 
-Exit code: 0 done, 1 could not, 2 was not understood ("check": 1), 3 was
-denied; of "run", that of the command, or 75 if it was denied.
+Exit code: 0 done, 1 failed, 2 usage error (1 for "check"), 3 denied.
+"run" has the exit code of its command, or 75 if it was denied.
 )";
 
-constexpr const char* kCompletionsHelp = R"(headgate completions: completions for bash, zsh or fish
+constexpr const char* kCompletionsHelp = R"(headgate completions: print completions for bash, zsh or fish
 
 Prints a script that lets the shell complete commands and options:
 
@@ -72,25 +72,25 @@ class Program {
   Program() {
     program_.flag("--version", wants_version_);
 
-    section("The server");
+    section("Server");
     add(serve_command(program_));
     add(status_command(program_));
     add(top_command(program_));
-    section("Asking it");
+    section("Checks");
     add(check_command(program_));
     add(run_command(program_, foreign_));
     add(bench_command(program_));
-    section("Managing it");
-    const Arguments emergency = parent("emergency", "the emergency throttle: on, off, or how it stands");
+    section("Administration");
+    const Arguments emergency = parent("emergency", "turn the emergency throttle on or off");
     add(emergency_on_command(emergency));
     add(emergency_off_command(emergency));
     add(emergency_status_command(emergency));
-    const Arguments token = parent("token", "credentials of those who ask and manage");
+    const Arguments token = parent("token", "manage tokens");
     add(token_create_command(token));
     add(token_list_command(token));
     add(token_revoke_command(token));
     section("Quotas");
-    const Arguments quota = parent("quota", "how many commands users may run by day, week and month");
+    const Arguments quota = parent("quota", "quotas of commands by day, week and month");
     add(quota_status_command(quota));
     add(quota_set_command(quota));
     add(quota_plans_command(quota));
@@ -99,7 +99,7 @@ class Program {
     add(quota_report_command(quota));
     add(quota_queue_command(quota));
     section("Policies");
-    const Arguments policy = parent("policy", "policies, before they are in force and while they are");
+    const Arguments policy = parent("policy", "check, show and restore policies");
     add(policy_validate_command(policy));
     add(policy_list_command(policy));
     add(policy_explain_command(policy));
@@ -107,7 +107,7 @@ class Program {
     add(policy_rollback_command(policy));
     add(simulate_command(program_));
     add(tune_command(program_));
-    section("Others");
+    section("Other");
     add(demo_command(program_));
     add(completions_command());
     help_.option("topic", topic_).at_most(2);
@@ -215,7 +215,7 @@ class Program {
     for (const Command* command : children(above)) {
       text += fmt::format("  {:<8}  {}\n", command->path.substr(above.name.size() + 1), summary_of(command->help));
     }
-    return text + fmt::format("\n\"headgate {} COMMAND --help\" says more about one.\n", above.name);
+    return text + fmt::format("\n\"headgate {} COMMAND --help\" shows its options.\n", above.name);
   }
   [[nodiscard]] std::vector<CommandInfo> catalogue() const {
     std::vector<CommandInfo> all;

@@ -1,7 +1,6 @@
 // headgate serve: the server.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <memory>
 
 #include "cli/command.h"
@@ -13,35 +12,37 @@ namespace headgate::cli {
 
 namespace {
 
-constexpr const char* kHelp = R"(headgate serve: answer checks over HTTP, WebSocket, Redis and gRPC
+constexpr const char* kHelp = R"(headgate serve: run the server: checks over HTTP, Redis protocol and gRPC
 
-Every key of the configuration is also a variable: HEADGATE_LISTEN_HTTP for
-listen.http, HEADGATE_DATA for data. Options win over variables, and variables
-over the file; packaging/headgate.yaml has every key.
+Every configuration key can also be set as a variable: HEADGATE_LISTEN_HTTP for
+listen.http, HEADGATE_DATA for data. Options override variables, and variables
+override the file. packaging/headgate.yaml lists every key.
 
 Usage: headgate serve [OPTIONS]
 
 Options:
   --config FILE       the configuration
-  --policies PATH     a file or folder of policies; may be given again
-                      (the built-in limits per tier)
-  --http ADDR         where to listen for HTTP and WebSocket, host:port; port 0
-                      picks one, off turns it off (127.0.0.1:7070)
-  --resp ADDR         the same for the Redis protocol (127.0.0.1:7379)
-  --grpc ADDR         the same for Envoy's rate limit service (127.0.0.1:7071)
-  --data DIR          where tokens, settings and cells are kept
-                      (./headgate-data)
-  --threads N         io threads; 0: one per core
+  --policies PATH     file or folder of policies; may be repeated
+                      (default: the built-in limits per tier)
+  --http ADDR         host:port to listen on for HTTP and WebSocket; port 0
+                      picks a free one, "off" disables it (default:
+                      127.0.0.1:7070)
+  --resp ADDR         the same for the Redis protocol (default: 127.0.0.1:7379)
+  --grpc ADDR         the same for Envoy's rate limit service (default:
+                      127.0.0.1:7071)
+  --data DIR          folder for tokens, settings and counters (default:
+                      ./headgate-data)
+  --threads N         io threads; 0: one per core (default: 0)
   --auth local|required
-                      local: asking needs no token, on loopback only;
-                      required: everything needs one
-  --set KEY=VALUE     any key of the configuration; may be given again
-  --print-config      print the configuration in effect, and end
+                      local: checks from this machine need no token;
+                      required: every request needs one
+  --set KEY=VALUE     set any configuration key; may be repeated
+  --print-config      print the configuration in effect and exit
   -h, --help          print this
 
 Signals:
-  TERM, INT           drain and end
-  HUP                 read policies and certificates again
+  TERM, INT           finish pending requests and exit
+  HUP                 reload policies and certificates
   USR1                toggle the emergency throttle
 )";
 
@@ -67,11 +68,11 @@ std::string banner(server::Server& server, const server::Config& config) {
   if (const std::string grpc = server.address("grpc"); !grpc.empty()) text += fmt::format("  grpc   {}\n", grpc);
   text += fmt::format("  data   {} (the admin token is in {}/admin.token)\n", config.data, config.data);
   if (!http.empty()) {
-    text +=
-        fmt::format("\nWatch it (this link signs you in, once, within ten minutes):\n  {}\n", server.sign_in_link());
+    text += fmt::format("\nOpen it in a browser (the link signs in once, within ten minutes):\n  {}\n",
+                        server.sign_in_link());
     const char* token = config.auth == service::Auth::kRequired ? " -H \"Authorization: Bearer $HEADGATE_TOKEN\"" : "";
     text += fmt::format(
-        "\nTry a check, by hand or as a program would:\n  headgate check --agent A --operation CREATE_COMPONENT\n"
+        "\nTry a check:\n  headgate check --agent A --operation CREATE_COMPONENT\n"
         "  curl -s{} -d '{}' {}://{}/v1/check\n\n",
         token, R"({"agent": "A", "operation": "CREATE_COMPONENT"})", scheme, http);
   }
@@ -115,10 +116,8 @@ Command serve_command(Arguments parent) {
             const Result<server::Config> config = server::read_config(sources);
             if (!config) return failed(config.error().message);
             if (options->print_config) return write(server::print_config(*config));
-            const Result<void> ended = server::run(*config, [&](server::Server& server) {
-              write(banner(server, *config));
-              std::fflush(stdout);
-            });
+            const Result<void> ended =
+                server::run(*config, [&](server::Server& server) { write(banner(server, *config)); });
             return ended ? kDone : failed(ended.error().message);
           }};
 }

@@ -39,7 +39,7 @@ Result<std::shared_ptr<TlsContext>> TlsContext::read(const TlsFiles& files, cons
                                    SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_mode(context,
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-  // A key with a passphrase is refused, since a server has no terminal to type it at.
+  // A key with a passphrase is refused: there is no terminal to enter one.
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   if (SSL_CTX_use_certificate_chain_file(context, files.cert.c_str()) != 1) return wrong("cert", files.cert);
   if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1) return wrong("key", files.key);
@@ -63,6 +63,22 @@ Result<std::shared_ptr<TlsContext>> TlsContext::read(const TlsFiles& files, cons
   return made;
 }
 
+Result<std::shared_ptr<TlsContext>> TlsContext::for_client(const std::string& ca_file) {
+  ERR_clear_error();
+  std::shared_ptr<TlsContext> made(new TlsContext);
+  made->context_.reset(SSL_CTX_new(TLS_client_method()));
+  SSL_CTX* context = made->context_.get();
+  if (context == nullptr) return Error{ErrorCode::kIo, "TLS cannot be started: " + why()};
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_default_verify_paths(context);
+  if (!ca_file.empty() && SSL_CTX_load_verify_locations(context, ca_file.c_str(), nullptr) != 1) {
+    return Error{ErrorCode::kIo, fmt::format("{}: {}", ca_file, why())};
+  }
+  return made;
+}
+
 int TlsContext::select_alpn(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
                             unsigned int in_size, void* self) {
   const std::string& alpn = static_cast<const TlsContext*>(self)->alpn_;
@@ -79,6 +95,23 @@ TlsStream::TlsStream(std::shared_ptr<TlsContext> context, int fd)
   if (ssl_ == nullptr) return;
   SSL_set_fd(ssl_.get(), fd);
   SSL_set_accept_state(ssl_.get());
+}
+
+TlsStream::TlsStream(std::shared_ptr<TlsContext> context, int fd, const std::string& server)
+    : TlsStream(std::move(context), fd) {
+  if (ssl_ == nullptr) return;
+  SSL_set_connect_state(ssl_.get());
+  if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), server.c_str()) == 1) return;
+  ERR_clear_error();
+  // SSL_set_tlsext_host_name, whose macro has a C cast.
+  const bool named = SSL_ctrl(ssl_.get(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                              const_cast<char*>(server.c_str())) == 1;
+  if (!named || SSL_set1_host(ssl_.get(), server.c_str()) != 1) ssl_.reset();
+}
+
+std::string TlsStream::distrust() const {
+  const long result = ssl_ == nullptr ? X509_V_OK : SSL_get_verify_result(ssl_.get());
+  return result == X509_V_OK ? "" : X509_verify_cert_error_string(result);
 }
 
 Moved TlsStream::outcome(int result) noexcept {
@@ -127,7 +160,7 @@ std::string TlsStream::common_name() const {
   if (size < 0) return {};
   std::string name(reinterpret_cast<const char*>(utf8), static_cast<std::size_t>(size));
   OPENSSL_free(utf8);
-  // A name that different readers read differently is not used.
+  // A name with a NUL would be read differently by C code.
   if (name.find('\0') != std::string::npos) return {};
   return name;
 }

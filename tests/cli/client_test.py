@@ -58,6 +58,10 @@ class Check(WithServer):
         self.assertEqual(headers["Content-Type"], "application/json")
         self.assertEqual(headers["Authorization"], "Bearer " + TOKEN)
 
+    def test_several_policies_are_named_as_such(self):
+        self.server.answers["POST", "/v1/check"] = (200, {**ALLOWED, "policy_ids": ["a", "b"]})
+        self.assertIn("  49 of 50 left, policies a, b\n", self.told("check", "--operation", "X"))
+
     def test_denied_says_by_what_and_when_to_retry_and_exits_with_3(self):
         self.server.answers["POST", "/v1/check"] = (200, DENIED)
         self.assertEqual(self.told("check", "--operation", "X", code=3),
@@ -140,7 +144,8 @@ class Connecting(WithServer):
     def test_bad_urls_are_refused_without_showing_them(self):
         for url, why in (("ftp://x", "must begin with http:// or https://"),
                          ("http://admin:hunter2@x", "must not hold a user or password; use a token"),
-                         ("http://", "must name a host"), ("http://x/?a=b", "must be scheme, host and port alone")):
+                         ("http://", "must name a host"), ("http://x/?a=b", "must be scheme, host and port alone"),
+                         ("http://x:70700", "must have a port between 1 and 65535")):
             result = self.ask("check", "--operation", "X", HEADGATE_URL=url)
             self.assertEqual((result.returncode, result.stderr),
                              (1, f"headgate: --url (or HEADGATE_URL) {why}\n"))
@@ -213,7 +218,7 @@ class Tokens(WithServer):
             self.assertEqual(self.shown(), "Bearer " + TOKEN)
             self.ask("check", "--operation", "X", token="", cwd=here)
             self.assertIsNone(self.shown())
-            # A name that only looks like this machine's gets nothing: resolved by curl, so asked by its own name.
+            # A name that only looks like this machine's gets nothing: it is resolved, so asked by its own name.
             hostname = socket.gethostname()
             result = self.ask("status", "--url", f"http://{hostname}:{self.server.port}", "--data", data, token="")
             self.assertTrue(result.returncode != 0 or self.shown() is None)
@@ -320,7 +325,7 @@ class Emergency(WithServer):
         self.assertEqual(json.loads(self.told("emergency", "status", "--json")), self.ON)
 
     def test_a_reason_is_needed(self):
-        self.refused("emergency", "on", message="--reason is needed: why everybody is throttled", code=2)
+        self.refused("emergency", "on", message="--reason is needed", code=2)
         self.assertEqual(self.server.requests, [])
 
 

@@ -415,7 +415,7 @@ class Tune(WithServer):
 
     def test_the_table_says_the_same(self):
         text = self.told("tune", "--headroom", "0%", "--plan", "free")
-        self.assertRegex(text, r"(?m)^free  shell  day +190 +200 +500 +190 +now nobody$")
+        self.assertRegex(text, r"(?m)^free  shell  day +190 +200 +500 +190 +now no user$")
         self.assertRegex(text, r"(?m)^ +week +1,330 .* then 1 user, \d+ days$")
         self.assertIn("From 14 days.", text)
 

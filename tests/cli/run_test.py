@@ -104,7 +104,7 @@ class Passing(RunCase):
         reader, writer = os.pipe()
         self.addCleanup(os.close, reader)
         self.addCleanup(os.close, writer)
-        # Over TLS too: libcurl opens files of its own.
+        # Over TLS too.
         for make_options in (list, self.over_tls):
             done = self.run_it("ls", "/proc/self/fd", options=make_options(), pass_fds=(writer,))
             self.assertEqual(done.returncode, 0, done.stderr)

@@ -2,12 +2,13 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/ask/check_options.h"
 #include "cli/client.h"
 #include "cli/command.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/view/describe.h"
 #include "policy/number.h"
 
@@ -16,31 +17,24 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kHelp = R"(headgate check: ask a server whether something may be done now
+constexpr const char* kHelp = R"(headgate check: ask a server whether an operation is allowed now
 
 Usage: headgate check --operation OP [OPTIONS]
 
-The check:
-  --agent A --operation OP --session S --user U --tenant T --plan P
-  --channel C --ip IP --resource R
-  --context TYPE      the type of its context
-  --attr NAME=VALUE   an attribute of its context; as often as needed
-  --cost N            how much it costs, or UNIT=N; as often as needed
-  --parent S          the root session whose budgets are debited too
-  --peek              only look: charge nothing
-  --hold              take out a lease on what is charged
-  --max-wait SPAN     wait for room this long where a policy queues: 5s
-  --priority N        higher waits less (default: 0)
+)" HEADGATE_CLI_CHECK_HELP R"(  --peek              charge nothing
+  --hold              hold what is charged under a lease
+  --max-wait SPAN     longest wait where a policy queues, such as 5s
+  --priority N        place in that queue; higher is served first (default: 0)
 
 )" HEADGATE_CLI_SERVER_HELP R"(
 Options:
-  --json              the decision as the server gave it
+  --json              print the server's answer as it is
   --width N           fit N columns, 40 to 400
   --no-color          no colours
   -h, --help          print this
 
-Exit code: 0 allowed, 3 denied, 1 if there was no answer or it could not be
-asked.
+Exit code: 0 allowed, 3 denied, 1 if there was no answer or the options are
+wrong.
 )";
 
 struct Options {
@@ -56,13 +50,14 @@ struct Options {
 
 std::string span(double milliseconds) { return span_text(Nanos{static_cast<std::int64_t>(milliseconds * 1e6)}); }
 
-std::string policies_text(const Fields& decision) {
-  if (decision.has("policy_id")) return decision.text("policy_id");
-  return fmt::format("{}", fmt::join(decision.texts("policy_ids"), ", "));
+std::string policies_text(const JsonFields& decision) {
+  if (decision.has("policy_id")) return "policy " + decision.text("policy_id");
+  const std::vector<std::string> all = decision.texts("policy_ids");
+  return all.empty() ? "" : fmt::format("{} {}", all.size() == 1 ? "policy" : "policies", fmt::join(all, ", "));
 }
 
 std::string page(const Options& options, const ordered_json& json, const Terminal& terminal) {
-  const Fields decision(json);
+  const JsonFields decision(json);
   const bool allowed = decision.flag("allowed");
   const std::string action = decision.text("action");
   std::string reason = decision.text("reason");
@@ -82,7 +77,7 @@ std::string page(const Options& options, const ordered_json& json, const Termina
     state.push_back(
         fmt::format("{} of {} left", number_text(decision.number("remaining")), number_text(decision.number("limit"))));
   }
-  if (const std::string policies = policies_text(decision); !policies.empty()) state.push_back("policy " + policies);
+  if (const std::string policies = policies_text(decision); !policies.empty()) state.push_back(policies);
   if (action != "allow" && action != "block" && !action.empty()) state.push_back("action " + action);
   if (!state.empty()) add(fmt::format("{}", fmt::join(state, ", ")));
 
@@ -91,11 +86,11 @@ std::string page(const Options& options, const ordered_json& json, const Termina
     const bool backing_off = decision.number("backoff_ms") > 0;
     add("retry in " + span(retry) + (backing_off ? ": backing off, since it was denied several times in a row" : ""));
   }
-  if (!allowed && retry < 0) add("no wait can help: it costs more than the limit ever holds");
+  if (!allowed && retry < 0) add("no wait can help: it costs more than the limit allows at any time");
   if (const double delay = decision.number("delay_ms"); delay > 0) add("act in " + span(delay), Ink::kYellow);
   if (const std::string lease = decision.text("lease"); !lease.empty()) add("lease " + lease, Ink::kCyan);
   for (const ordered_json& warning : decision.list("warnings")) {
-    add("warning: " + Fields(warning).text("message"), Ink::kYellow);
+    add("warning: " + JsonFields(warning).text("message"), Ink::kYellow);
   }
   return out;
 }
@@ -126,7 +121,7 @@ int check(const Options& options) {
   }
   const int written = write(options.json ? client->received() : page(options, *decision, options.terminal.terminal()));
   if (written != kDone) return written;
-  return Fields(*decision).flag("allowed") ? kDone : kNotAllowed;
+  return JsonFields(*decision).flag("allowed") ? kDone : kNotAllowed;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/view/describe.h"
 
 namespace headgate::cli {
@@ -62,7 +64,7 @@ Result<void> CheckOptions::read(engine::LineFields& fields) const {
 }
 
 Result<ordered_json> CheckOptions::json() const {
-  // Read here first, so that what can never be a check is told without asking anybody.
+  // Validated here first, so that an invalid check is reported without a server.
   engine::LineFields read_fields;
   if (Result<void> done = read(read_fields); !done) return std::move(done).error();
   if (read_fields.check.operation.empty()) return Error{ErrorCode::kInvalidArgument, "--operation is needed"};

@@ -1,7 +1,7 @@
-// A check as options of a command spell it: for asking a server, and for explaining it from files.
+// The options of a command that describe a check.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,10 +12,19 @@
 
 namespace headgate::cli {
 
+// The options of CheckOptions, for the help of commands that have them.
+#define HEADGATE_CLI_CHECK_HELP                                           \
+  "The check:\n"                                                          \
+  "  --agent A --operation OP --session S --user U --tenant T --plan P\n" \
+  "  --channel C --ip IP --resource R\n"                                  \
+  "  --context TYPE      type of the context\n"                           \
+  "  --attr NAME=VALUE   attribute of the context; may be repeated\n"     \
+  "  --cost N            cost, as a number or UNIT=N; may be repeated\n"  \
+  "  --parent S          root session whose budgets are charged as well\n"
+
 class CheckOptions {
  public:
-  // --agent, --operation and so on, --attr and --cost. The options keep what they were told in *this, which must stay
-  // where it is.
+  // --agent, --operation and so on, --attr and --cost. Parsing writes to *this, which must not move.
   void add_to(Arguments arguments);
 
   // The texts belong to the options.

@@ -2,47 +2,48 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/rfc3339.h"
 #include "cli/client.h"
 #include "cli/command.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 
 namespace headgate::cli {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kOnHelp = R"(headgate emergency on: throttle everybody, now
+constexpr const char* kOnHelp = R"(headgate emergency on: turn on the emergency throttle for all agents
 
 Usage: headgate emergency on --reason REASON [OPTIONS]
 
-)" HEADGATE_CLI_MANAGING_HELP R"(
 Options:
-  --reason REASON     why; it is shown to everybody who asks, and kept
-  --json              as the server answers
+  --reason REASON     why; shown in denials, and kept in the audit log
+  --json              print the server's answer as it is
   -h, --help          print this
-)";
 
-constexpr const char* kOffHelp = R"(headgate emergency off: end the emergency throttle
+)" HEADGATE_CLI_MANAGING_HELP;
+
+constexpr const char* kOffHelp = R"(headgate emergency off: turn off the emergency throttle
 
 Usage: headgate emergency off [OPTIONS]
 
-)" HEADGATE_CLI_MANAGING_HELP R"(
 Options:
-  --json              as the server answers
+  --json              print the server's answer as it is
   -h, --help          print this
-)";
 
-constexpr const char* kStatusHelp = R"(headgate emergency status: whether the emergency throttle is on, and why
+)" HEADGATE_CLI_MANAGING_HELP;
+
+constexpr const char* kStatusHelp = R"(headgate emergency status: show whether the emergency throttle is on, and why
 
 Usage: headgate emergency status [OPTIONS]
 
-)" HEADGATE_CLI_MANAGING_HELP R"(
 Options:
-  --json              as the server answers
+  --json              print the server's answer as it is
   -h, --help          print this
-)";
+
+)" HEADGATE_CLI_MANAGING_HELP;
 
 constexpr const char* kPath = "/api/admin/emergency";
 
@@ -53,7 +54,7 @@ struct Options {
 };
 
 std::string page(const ordered_json& json, const Terminal& terminal) {
-  const Fields state(json);
+  const JsonFields state(json);
   if (!state.flag("active")) return "emergency throttle: " + terminal.paint("off", Ink::kGreen) + "\n";
   std::string text = "emergency throttle: " + terminal.paint("on", Ink::kRed) + "\n";
   const auto add = [&](std::string_view name, std::string_view about) {
@@ -80,7 +81,7 @@ int ask(const Options& options, const char* method, const ordered_json& body) {
 }
 
 int turn_on(const Options& options) {
-  if (options.reason.empty()) return not_understood("--reason is needed: why everybody is throttled", "emergency on");
+  if (options.reason.empty()) return not_understood("--reason is needed", "emergency on");
   return ask(options, "PUT", {{"reason", options.reason}});
 }
 

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/rfc3339.h"
 #include "cli/client.h"
 #include "cli/command.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/view/describe.h"
 #include "cli/view/table.h"
 #include "policy/number.h"
@@ -18,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kCreateHelp = R"(headgate token create: make a token; its secret is shown this once
+constexpr const char* kCreateHelp = R"(headgate token create: create a token; its secret is shown only once
 
 Roles: an admin manages, a viewer may look at everything, an agent asks, and a
 gateway asks for others: it may name any subject, plan, priority and parent, and
@@ -37,24 +38,24 @@ Options:
   --plan P            the only plan that it may name
   --name NAME         what to call it in lists and in the audit log
   --ttl SPAN          how long it is good: 12h, 30d (default: until revoked)
-  --json              as the server answers, secret included
+  --json              print the server's answer as it is, with the secret
   -h, --help          print this
 
 )" HEADGATE_CLI_MANAGING_HELP;
 
-constexpr const char* kListHelp = R"(headgate token list: tokens, without their secrets
+constexpr const char* kListHelp = R"(headgate token list: list tokens, without their secrets
 
 Usage: headgate token list [OPTIONS]
 
 Options:
-  --json              as the server answers
+  --json              print the server's answer as it is
   --width N           fit N columns, 40 to 400
   --no-color          no colours
   -h, --help          print this
 
 )" HEADGATE_CLI_MANAGING_HELP;
 
-constexpr const char* kRevokeHelp = R"(headgate token revoke: make a token worthless, at once
+constexpr const char* kRevokeHelp = R"(headgate token revoke: revoke a token immediately
 
 Usage: headgate token revoke [OPTIONS] ID
 
@@ -78,7 +79,7 @@ struct Options {
   TerminalOptions terminal;
 };
 
-std::string time_text(const Fields& token, const char* key, const char* otherwise) {
+std::string time_text(const JsonFields& token, const char* key, const char* otherwise) {
   const double at = token.number(key);
   if (!(at > 0)) return otherwise;
   // To the second.
@@ -114,7 +115,7 @@ int create(const Options& options) {
   const Result<ordered_json> made = client->json("POST", kPath, body);
   if (!made) return failed(made.error().message);
   if (options.json) return write(client->received());
-  const Fields token(*made);
+  const JsonFields token(*made);
   // The secret alone on standard output, so that it can be piped into a file without ever being on the screen.
   if (const int written = write(token.text("secret") + "\n"); written != kDone) return written;
   fmt::print(stderr,
@@ -133,8 +134,8 @@ int list(const Options& options) {
   if (!answer) return failed(answer.error().message);
   if (options.json) return write(client->received());
   Table table({{"ID"}, {"ROLE"}, {"BOUND TO"}, {"NAME"}, {"CREATED"}, {"EXPIRES"}});
-  for (const ordered_json& json : Fields(*answer).list("tokens")) {
-    const Fields token(json);
+  for (const ordered_json& json : JsonFields(*answer).list("tokens")) {
+    const JsonFields token(json);
     std::string bound;
     for (const char* kind : kBound) {
       if (token.has(kind)) bound += fmt::format("{}{} {}", bound.empty() ? "" : ", ", kind, token.text(kind));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/bench/bench_load.h"
 #include "cli/client.h"
@@ -188,7 +189,7 @@ Result<Bench> read_options(const Options& options) {
   return bench;
 }
 
-// Only where somebody watches: on standard error, over itself.
+// Only on a terminal: on standard error, overwriting itself.
 class ProgressBar {
  public:
   explicit ProgressBar(bool wanted) : wanted_(wanted && isatty(STDERR_FILENO) != 0) {}

@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// So that nobody has to wait for a report that says only "could not connect".
+// Fails at once, instead of after a run whose report says only "could not connect".
 Result<void> try_target(const LoadTarget& target) {
   const int fd = open_socket(target);
   if (fd < 0) return Error{ErrorCode::kIo, fmt::format("cannot reach {}: {}", target.name, why(errno))};

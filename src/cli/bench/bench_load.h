@@ -67,7 +67,7 @@ struct LoadProgress {
 };
 
 // Calls `progress` from the calling thread about ten times a second. `stop` ends it early, with what there is by then.
-// An error: nothing could be reached, or nobody let us in.
+// An error: the server could not be reached, or rejected the token.
 [[nodiscard]] Result<LoadResult> run_load(const LoadPlan& plan, const BenchRequest& request,
                                           const std::atomic<bool>& stop,
                                           const std::function<void(const LoadProgress&)>& progress);

@@ -251,9 +251,9 @@ void BenchWorker::receive(Connection& connection) {
   while (!rest.empty()) {
     const BenchReply reply = read_reply(plan_.kind, rest);
     if (reply.outcome == BenchReply::Outcome::kMore) break;
-    const bool nobody_asked = connection.greeted && connection.unanswered == 0;
-    if (reply.outcome == BenchReply::Outcome::kGarbage || nobody_asked) {
-      drop(connection, nobody_asked ? "an answer that nobody asked for" : "an answer that cannot be read", now);
+    const bool unsolicited = connection.greeted && connection.unanswered == 0;
+    if (reply.outcome == BenchReply::Outcome::kGarbage || unsolicited) {
+      drop(connection, unsolicited ? "an answer without a request" : "an answer that cannot be read", now);
       return;
     }
     take(connection, reply, now);

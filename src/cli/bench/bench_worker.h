@@ -42,7 +42,7 @@ class BenchWorker {
     bool connected = false;
     bool greeted = false;
     bool answered = false;     // anything, since it connected
-    bool wants_write = false;  // as epoll was told
+    bool wants_write = false;  // as registered with epoll
     bool dirty = false;        // has something to flush
     Nanos retry_at{0};         // when to connect again
     std::string out;

@@ -1,7 +1,8 @@
-// `headgate policy explain`: what each policy makes of one check.
+// `headgate policy explain`: explain what each policy decides about a check.
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/ask/check_options.h"
 #include "cli/command.h"
@@ -17,23 +18,16 @@ namespace {
 using engine::Explained;
 using nlohmann::ordered_json;
 
-constexpr const char* kHelp = R"(headgate policy explain: what each policy makes of one check
+constexpr const char* kHelp = R"(headgate policy explain: explain what each policy decides about a check
 
-Shows for every policy whether it matches the check and if not, why not; the
-key that it would count under, and what its limits hold for that key. Nothing
-is charged. Policies read from files have unused limits; with --server the
-policies in force are looked at, and what is left of them.
+Shows for every policy whether it matches the check, and if not, why; the key
+that it counts under, and what is left of its limits for that key. Nothing is
+charged. With --policies all limits are unused. Without, the policies of the
+server are explained if it answers, otherwise the built-in limits.
 
 Usage: headgate policy explain --operation OP [OPTIONS]
 
-The check:
-  --agent A --operation OP --session S --user U --tenant T --plan P
-  --channel C --ip IP --resource R
-  --context TYPE      the type of its context
-  --attr NAME=VALUE   an attribute of its context; as often as needed
-  --cost N            how much it costs, or UNIT=N; as often as needed
-  --parent S          the root session whose budgets are debited too
-
+)" HEADGATE_CLI_CHECK_HELP R"(
 Options:
   --policies PATH...  files and directories (default: the tier limits)
   --json              one JSON object

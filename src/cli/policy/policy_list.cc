@@ -1,5 +1,6 @@
 // `headgate policy list`: the policies of files or of a server, as a table.
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/policy/policy_server.h"
@@ -10,7 +11,7 @@
 namespace headgate::cli {
 namespace {
 
-constexpr const char* kHelp = R"(headgate policy list: policies as a table, in the order they are judged
+constexpr const char* kHelp = R"(headgate policy list: list policies in the order of their priority
 
 Usage: headgate policy list [OPTIONS] [PATH...]
 

@@ -4,8 +4,9 @@
 
 #include <array>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/view/describe.h"
 #include "cli/view/table.h"
 
@@ -50,7 +51,7 @@ std::string entry(std::string_view name, std::string_view text, const Terminal& 
   return joined(lines, "\n") + "\n";
 }
 
-std::string explained(const Fields& policy, const Terminal& terminal) {
+std::string explained(const JsonFields& policy, const Terminal& terminal) {
   const bool matches = policy.flag("matches");
   const std::string mark = matches ? terminal.paint(terminal.unicode ? "✓" : "+", Ink::kGreen)
                                    : terminal.paint(terminal.unicode ? "×" : "-", Ink::kDim);
@@ -68,7 +69,7 @@ std::string explained(const Fields& policy, const Terminal& terminal) {
   }
   if (policy.has("holds") && !policy.flag("holds")) out += entry("holds", kNoHolds, terminal);
   for (const ordered_json& json : policy.list("cells")) {
-    const Fields cell(json);
+    const JsonFields cell(json);
     const double reset = cell.number("reset_after_ms");
     out += entry("cell",
                  fmt::format("{}: {} of {} left{}{}", cell.text("limit"), number_text(cell.number("remaining")),
@@ -103,10 +104,10 @@ int list_from_server(const PolicyServer& server, const PolicyOutput& output) {
   const Result<ordered_json> answer = client->json("GET", kPath);
   if (!answer) return failed(answer.error().message);
   if (output.json) return write(client->received());
-  const Fields all(*answer);
+  const JsonFields all(*answer);
   Table table({{"ID"}, {"MODE"}, {"KEY"}, {"LIMIT"}, {"ACTION"}, {"FROM"}});
   for (const ordered_json& json : all.list("policies")) {
-    const Fields policy(json);
+    const JsonFields policy(json);
     const std::vector<std::string> key = policy.texts("key");
     const std::vector<std::string> limits = policy.texts("limits");
     table.add({{policy.text("id"), Ink::kBold},
@@ -134,8 +135,8 @@ int explain_by_server(const PolicyServer& server, const CheckOptions& check, con
   const Result<ordered_json> answer = client->json("POST", std::string(kPath) + "/explain", *body);
   if (!answer) return failed(answer.error().message);
   if (output.json) return write(client->received());
-  const Fields all(*answer);
-  const Fields decision = all.object("decision");
+  const JsonFields all(*answer);
+  const JsonFields decision = all.object("decision");
   const bool allowed = decision.flag("allowed");
   const Terminal& terminal = output.terminal;
   std::string text = allowed ? terminal.paint("allowed", Ink::kGreen) : terminal.paint("denied", Ink::kRed);
@@ -144,7 +145,7 @@ int explain_by_server(const PolicyServer& server, const CheckOptions& check, con
     text += terminal.paint("tier " + printable(tier), Ink::kDim) + "\n";
   }
   text += "\n";
-  for (const ordered_json& policy : all.list("policies")) text += explained(Fields(policy), terminal);
+  for (const ordered_json& policy : all.list("policies")) text += explained(JsonFields(policy), terminal);
   return write(text);
 }
 
@@ -161,7 +162,7 @@ int validate_by_server(const PolicyServer& server, const std::vector<std::string
   if (!client) return failed(client.error().message);
   const Result<ordered_json> answer = client->json("POST", std::string(kPath) + "/validate", {{"text", *text}});
   if (!answer) return failed(answer.error().message);
-  const Fields result(*answer);
+  const JsonFields result(*answer);
   const bool ok = result.flag("ok");
   if (json) {
     const int written = write(client->received());
@@ -170,7 +171,7 @@ int validate_by_server(const PolicyServer& server, const std::vector<std::string
   // The server was sent a text; where it came from, only we know.
   const std::string file = path == "-" ? "standard input" : path;
   for (const ordered_json& problem : result.list("problems")) {
-    const Fields about(problem);
+    const JsonFields about(problem);
     fmt::print(stderr, "{}:{}:{}: {}\n", file, about.count("line"), about.count("column"),
                printable(about.text("message")));
   }

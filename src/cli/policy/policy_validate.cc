@@ -1,4 +1,4 @@
-// `headgate policy validate`: says what is wrong with policies, and where.
+// `headgate policy validate`: says report every problem in policy files.
 #include <fmt/format.h>
 
 #include <memory>
@@ -11,7 +11,7 @@
 namespace headgate::cli {
 namespace {
 
-constexpr const char* kHelp = R"(headgate policy validate: what is wrong with policies, and where
+constexpr const char* kHelp = R"(headgate policy validate: report every problem in policy files
 
 Reads files and directories (their *.yaml, *.yml and *.json) as one document,
 as the server would, and tells everything that is wrong with it, each problem

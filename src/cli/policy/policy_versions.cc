@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/rfc3339.h"
 #include "cli/client.h"
 #include "cli/command.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/view/table.h"
 
 namespace headgate::cli {
@@ -14,24 +15,24 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kVersionsHelp = R"(headgate policy versions: what the server's policies have been, newest first
+constexpr const char* kVersionsHelp = R"(headgate policy versions: list versions of the server's policies
 
 Usage: headgate policy versions [OPTIONS]
 
 Options:
-  --json              as the server answers
+  --json              print the server's answer as it is
   --width N           fit N columns, 40 to 400
   --no-color          no colours
   -h, --help          print this
 
 )" HEADGATE_CLI_MANAGING_HELP;
 
-constexpr const char* kRollbackHelp = R"(headgate policy rollback: put an earlier version in force again
+constexpr const char* kRollbackHelp = R"(headgate policy rollback: restore an earlier version of the policies
 
 Usage: headgate policy rollback [OPTIONS] VERSION
 
 Options:
-  --json              as the server answers
+  --json              print the server's answer as it is
   -h, --help          print this
 
 )" HEADGATE_CLI_MANAGING_HELP;
@@ -52,8 +53,8 @@ int versions(const Options& options) {
   if (!answer) return failed(answer.error().message);
   if (options.json) return write(client->received());
   Table table({{"VERSION", Table::Align::kRight}, {"TIME"}, {"WHO"}, {"SOURCE"}, {"NOTE"}});
-  for (const ordered_json& json : Fields(*answer).list("versions")) {
-    const Fields version(json);
+  for (const ordered_json& json : JsonFields(*answer).list("versions")) {
+    const JsonFields version(json);
     const auto at = std::chrono::milliseconds{static_cast<std::int64_t>(version.number("time"))};
     table.add({{version.text_or_number("id"), Ink::kBold},
                {base::format_rfc3339(at)},
@@ -74,7 +75,7 @@ int rollback(const Options& options) {
       client->json("POST", std::string(kPath) + "/rollback", {{"version", options.version}});
   if (!answer) return failed(answer.error().message);
   if (options.json) return write(client->received());
-  const Fields now(*answer);
+  const JsonFields now(*answer);
   const std::string as = now.has("version") ? " as version " + now.text_or_number("version") : "";
   return write(fmt::format("version {} is in force again{}\n", options.version, printable(as)));
 }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/rfc3339.h"
 #include "cli/command.h"
@@ -19,7 +20,7 @@ namespace {
 using engine::PeakUse;
 using engine::SimulationReport;
 
-constexpr const char* kHelp = R"(headgate simulate: replay a trace against policies, in virtual time
+constexpr const char* kHelp = R"(headgate simulate: replay a trace against policies in virtual time
 
 Every line of the trace is a check, with the fields of POST /v1/check, or an
 event; each has "t", milliseconds from the start, or "time", epoch

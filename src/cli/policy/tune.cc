@@ -1,8 +1,9 @@
-// `headgate tune`: limits proposed from observed use.
+// `headgate tune`: propose limits from observed use.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/rfc3339.h"
@@ -19,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kHelp = R"(headgate tune: limits proposed from observed use
+constexpr const char* kHelp = R"(headgate tune: propose limits from observed use
 
 From a trace: replays it to see how much each key asks for at its busiest, takes
 a percentile of that over all keys, adds headroom, and replays the trace again

@@ -6,9 +6,10 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/rfc3339.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/view/chart.h"
 #include "cli/view/describe.h"
 #include "policy/number.h"
@@ -96,8 +97,8 @@ Nanos earliest_start(Day day) {
 
 std::vector<UsageDay> read_usage(const ordered_json& json) {
   std::vector<UsageDay> rows;
-  for (const ordered_json& each : Fields(json).list("usage")) {
-    const Fields about(each);
+  for (const ordered_json& each : JsonFields(json).list("usage")) {
+    const JsonFields about(each);
     const std::optional<Day> day = parse_day(about.text("day"));
     if (!day) continue;
     UsageDay row;

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/rfc3339.h"
 #include "cli/client.h"
 #include "cli/command.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/quota/quota_days.h"
 #include "cli/view/describe.h"
 #include "cli/view/table.h"
@@ -18,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kHelp = R"(headgate quota history: what a user ran, and when
+constexpr const char* kHelp = R"(headgate quota history: list the commands that a user ran
 
 A small graph of commands a day, in whole days, and the latest commands that
 were recorded: how long each took, what it used, how it ended. The command line
@@ -27,7 +28,7 @@ itself is not kept, only its SHA-256, which --csv and --json show.
 Usage: headgate quota history --user U [OPTIONS]
 
 Options:
-  --user U            whose
+  --user U            the user
   --since SPAN        7d, 12h, or a day such as 2026-11-01 (default: 7d)
   --type T            only this type of command
   --failed            only commands that failed
@@ -87,13 +88,13 @@ int export_csv(Client& client, const Options& options, Nanos since) {
   return kDone;
 }
 
-std::string took_text(const Fields& run) {
+std::string took_text(const JsonFields& run) {
   return run.has("duration_ms")
              ? span_text(std::chrono::milliseconds{static_cast<std::int64_t>(run.count("duration_ms"))})
              : "";
 }
 
-std::string time_text(const Fields& run) {
+std::string time_text(const JsonFields& run) {
   const auto seconds = std::chrono::seconds{static_cast<std::int64_t>(run.count("executed_at") / 1000)};
   std::string text = base::format_rfc3339(seconds);
   std::replace(text.begin(), text.end(), 'T', ' ');
@@ -104,7 +105,7 @@ std::string time_text(const Fields& run) {
 std::string runs_table(const ordered_json& runs, const Terminal& terminal) {
   const auto any = [&](const char* key) {
     return std::any_of(runs.begin(), runs.end(),
-                       [&](const ordered_json& run) { return !Fields(run).text(key).empty(); });
+                       [&](const ordered_json& run) { return !JsonFields(run).text(key).empty(); });
   };
   const bool sessions = any("session_id");
   const bool errors = any("error_message");
@@ -114,7 +115,7 @@ std::string runs_table(const ordered_json& runs, const Terminal& terminal) {
   if (errors) columns.push_back({"ERROR"});
   Table table(columns);
   for (const ordered_json& json : runs) {
-    const Fields run(json);
+    const JsonFields run(json);
     const bool bad = run.number("exit_code") != 0 || !run.text("error_message").empty();
     std::vector<Table::Cell> cells{{time_text(run)}, {run.text("command_type"), Ink::kBold}};
     if (sessions) cells.push_back({run.text("session_id")});
@@ -169,8 +170,8 @@ int history(const Options& options) {
   if (!runs) return failed(runs.error().message);
   if (options.json) {
     ordered_json json{{"user", options.user}, {"since", *since / std::chrono::milliseconds{1}}};
-    json["usage"] = Fields(*usage).list("usage");
-    json["executions"] = Fields(*runs).list("executions");
+    json["usage"] = JsonFields(*usage).list("usage");
+    json["executions"] = JsonFields(*runs).list("executions");
     json["next_cursor"] = runs->contains("next_cursor") ? (*runs)["next_cursor"] : ordered_json();
     return write(json_text(json));
   }
@@ -180,11 +181,11 @@ int history(const Options& options) {
   std::string text;
   for (const std::string& line : wrap(summary(rows, options), terminal.width, 0)) text += line + "\n";
   text += "\n" + usage_graph(rows, from, day_of(now), terminal) + "\n";
-  const ordered_json& list = Fields(*runs).list("executions");
+  const ordered_json& list = JsonFields(*runs).list("executions");
   const char* kind = options.failed_only ? "failed commands" : "commands";
   if (list.empty()) return write(text + fmt::format("no {} were recorded in that time\n", kind));
   text += runs_table(list, terminal);
-  if (Fields(*runs).has("next_cursor")) {
+  if (JsonFields(*runs).has("next_cursor")) {
     text += terminal.paint(fmt::format("the latest {}; --limit shows more, --csv all", list.size()), Ink::kDim) + "\n";
   }
   return write(text);

@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/rfc3339.h"
 #include "cli/client.h"
 #include "cli/command.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/quota/quota_days.h"
 #include "cli/quota/quota_view.h"
 #include "cli/view/describe.h"
@@ -23,14 +24,14 @@ using nlohmann::ordered_json;
   "  --no-color          no colours\n"               \
   "  -h, --help          print this\n\n" HEADGATE_CLI_MANAGING_HELP
 
-constexpr const char* kPlansHelp = R"(headgate quota plans: the plans there are, and what they allow
+constexpr const char* kPlansHelp = R"(headgate quota plans: list quota plans and what they allow
 
 Usage: headgate quota plans [OPTIONS]
 
 Options:
 )" HEADGATE_QUOTA_LIST_HELP;
 
-constexpr const char* kReportHelp = R"(headgate quota report: who was refused, or would have been
+constexpr const char* kReportHelp = R"(headgate quota report: list users that were denied, or would have been
 
 Users and types of command with something refused for want of quota, or past
 a limit in monitor mode, where nothing is refused: what would happen if it were
@@ -42,7 +43,7 @@ Options:
   --since SPAN        7d, 12h, or a day such as 2026-11-01 (default: 7d)
 )" HEADGATE_QUOTA_LIST_HELP;
 
-constexpr const char* kQueueHelp = R"(headgate quota queue: who runs commands, and who waits to
+constexpr const char* kQueueHelp = R"(headgate quota queue: list running and waiting commands
 
 Usage: headgate quota queue [OPTIONS]
 
@@ -75,8 +76,9 @@ int shown(const Options& options, const std::string& path, const Show& show) {
   return write(show(*answer, options.terminal.terminal()));
 }
 
-std::string plan_text(const std::string& name, const ordered_json& json, const Fields& all, const Terminal& terminal) {
-  const Fields plan(json);
+std::string plan_text(const std::string& name, const ordered_json& json, const JsonFields& all,
+                      const Terminal& terminal) {
+  const JsonFields plan(json);
   const std::string zone = plan.text("timezone").empty() ? all.text("timezone") : plan.text("timezone");
   std::string text = terminal.paint(printable(name), Ink::kBold);
   if (name == all.text("default_plan")) text += " (default)";
@@ -107,7 +109,7 @@ std::string plan_text(const std::string& name, const ordered_json& json, const F
 }
 
 std::string plans_text(const ordered_json& json, const Terminal& terminal) {
-  const Fields all(json);
+  const JsonFields all(json);
   std::string text;
   if (!json.contains("plans")) return "no plans\n";
   for (const auto& [name, plan] : json["plans"].items()) {
@@ -132,15 +134,15 @@ std::string report_text(const ordered_json& json, const Terminal& terminal) {
                {"SLOWED", Table::Align::kRight},
                {"DAYS", Table::Align::kRight},
                {"BUSIEST DAY"}});
-  const Fields all(json);
+  const JsonFields all(json);
   std::uint64_t refused = 0;
   std::uint64_t would = 0;
   for (const ordered_json& each : all.list("users")) {
-    const Fields user(each);
+    const JsonFields user(each);
     if (user.count("refused") + user.count("would_refuse") + user.count("throttled") == 0) continue;
     refused += user.count("refused");
     would += user.count("would_refuse");
-    const Fields worst = user.object("worst_day");
+    const JsonFields worst = user.object("worst_day");
     table.add(
         {{user.text_or_number("user_id"), Ink::kBold},
          {user.text("command_type")},

@@ -1,13 +1,14 @@
-// `headgate quota set` and `quota set-plan`: what a user, or everybody with a plan, may run.
+// `headgate quota set` and `quota set-plan`: the quota of a user, or of all users with a plan.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/client.h"
 #include "cli/command.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/quota/quota_view.h"
 #include "cli/view/describe.h"
 #include "cli/view/table.h"
@@ -18,57 +19,57 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kUserHelp = R"(headgate quota set: what one user may run
+constexpr const char* kUserHelp = R"(headgate quota set: set the quota of one user
 
-Changes what is named and leaves the rest, from the very next command on. What
-a user has no rule of its own for is as its plan says; "plan" as a value takes
-a field back to that.
+Changes the named fields and keeps the others. It applies to the next command.
+Fields without a value of the user's own follow the plan; the value "plan"
+removes one.
 
 Usage: headgate quota set --user U [OPTIONS]
 
 Options:
-  --user U            whose
+  --user U            the user
   --plan P            free, premium, enterprise or another that exists;
                       "default" is the server's default
   --timezone Z        whose midnight counts: Europe/Berlin, UTC, plan
   --mode enforce|monitor|off|plan
-                      monitor counts and reports, off does not even count
+                      monitor counts and reports, off does not count either
   --weight W          share of starts when commands queue, 0.01 to 1000
-  --type T            the type of command that these are for:
+  --type T            type of command that the following limits are for
   --daily N           commands a day: a number, unlimited or plan
-  --weekly N          a week, from Monday
-  --monthly N         a month
-  --session N         a day within one session
-  --clear             take the whole rule away: all is as the plan says
-  --json              as the server answers
+  --weekly N          commands a week, from Monday
+  --monthly N         commands a month
+  --session N         commands a day within one session
+  --clear             remove all values of the user's own
+  --json              print the server's answer as it is
   --width N           fit N columns, 40 to 400
   --no-color          no colours
   -h, --help          print this
 
 )" HEADGATE_CLI_MANAGING_HELP;
 
-constexpr const char* kPlanHelp = R"(headgate quota set-plan: what everybody with a plan may run
+constexpr const char* kPlanHelp = R"(headgate quota set-plan: set the quota of all users with a plan
 
-Changes what is named and leaves the rest; makes the plan if there is none of
-that name. "headgate quota plans" shows them.
+Changes the named fields and keeps the others; creates the plan if it does not
+exist. "headgate quota plans" lists all plans.
 
 Usage: headgate quota set-plan --plan P [OPTIONS]
 
 Options:
-  --plan P            which
+  --plan P            the plan
   --timezone Z        whose midnight counts: Europe/Berlin, UTC
   --mode enforce|monitor|off
-                      monitor counts and reports, off does not even count
+                      monitor counts and reports, off does not count either
   --weight W          share of starts when commands queue, 0.01 to 1000
-  --type T            the type of command that these are for:
+  --type T            type of command that the following limits are for
   --daily N           commands a day: a number or unlimited
-  --weekly N          a week, from Monday
-  --monthly N         a month
-  --session N         a day within one session
-  --estimate-cpu N    percent of a core that one is taken to use
-  --estimate-mem N    MB that one is taken to use
-  --clear             back to the built-in plan; another plan goes
-  --json              as the server answers
+  --weekly N          commands a week, from Monday
+  --monthly N         commands a month
+  --session N         commands a day within one session
+  --estimate-cpu N    assumed CPU of one command, in percent of a core
+  --estimate-mem N    assumed memory of one command, in MB
+  --clear             restore a built-in plan, or delete any other
+  --json              print the server's answer as it is
   --width N           fit N columns, 40 to 400
   --no-color          no colours
   -h, --help          print this
@@ -211,7 +212,7 @@ const ordered_json& member(const ordered_json& json, const std::string& name) {
   return json.is_object() && json.contains(name) ? json[name] : kNothing;
 }
 
-// Of the modes of server, plan and user the laxest holds: whoever sets a stricter one should hear that nothing changes.
+// The laxest mode of server, plan and user holds. Setting a stricter one has no effect, which is worth a warning.
 std::string mode_note(const std::string& set, const std::string& holds) {
   if (set.empty() || holds.empty() || set == holds) return {};
   return fmt::format("note: mode {} still holds, the laxest of server, plan and user\n", printable(holds));
@@ -238,11 +239,11 @@ int set_user(const Options& options) {
   if (!done) return failed(done.error().message);
   if (options.json) return write(client->received());
   const QuotaFields old_rule = quota_fields(member(old, "rule"));
-  // What the plan says is told by the fields that the rule leaves alone.
+  // Fields that the rule does not set follow the plan.
   ordered_json effective;
-  if (find_field(old_rule, "plan") == nullptr) effective["plan"] = Fields(old).text("plan");
-  effective["timezone"] = Fields(old).text("timezone");
-  effective["mode"] = Fields(old).text("mode");
+  if (find_field(old_rule, "plan") == nullptr) effective["plan"] = JsonFields(old).text("plan");
+  effective["timezone"] = JsonFields(old).text("timezone");
+  effective["mode"] = JsonFields(old).text("mode");
   for (const char* period : kQuotaPeriods) {
     for (const auto& [type, use] : member(old, period).items()) effective["types"][type][period] = member(use, "limit");
   }
@@ -260,7 +261,7 @@ int set_user(const Options& options) {
   std::string note;
   if (!options.mode.empty() && options.mode != "plan") {
     const Result<ordered_json> now = client->json("GET", path);
-    if (now) note = mode_note(options.mode, Fields(*now).text("mode"));
+    if (now) note = mode_note(options.mode, JsonFields(*now).text("mode"));
   }
   return write(
       changes("user " + options.user, old_rule, new_rule, {otherwise, "as the plan"}, options.terminal.terminal()) +
@@ -277,7 +278,7 @@ int set_plan(const Options& options) {
   const auto fields = [&]() -> Result<QuotaFields> {
     const Result<ordered_json> all = client->json("GET", "/api/quotas/commands");
     if (!all) return all.error();
-    server_mode = Fields(*all).text("mode");
+    server_mode = JsonFields(*all).text("mode");
     return quota_fields(member(member(*all, "plans"), options.plan));
   };
   const Result<QuotaFields> before = fields();

@@ -1,7 +1,8 @@
-// `headgate quota status`: what a user has used and has left.
+// `headgate quota status`: show what a user has used and has left.
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/client.h"
 #include "cli/command.h"
@@ -12,17 +13,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kHelp = R"(headgate quota status: what a user has used and has left
+constexpr const char* kHelp = R"(headgate quota status: show what a user has used and has left
 
 Shows the user's plan and, for each type of command, what is used of the day,
-the week and the month; when they are empty again; and at what speed commands
-run now. A bar is green below half, yellow up to 80 %, red above.
+the week and the month; when they reset; and at what speed commands run
+now. A bar is green below half, yellow up to 80 %, red above.
 
 Usage: headgate quota status --user U [OPTIONS]
 
 Options:
-  --user U            whose
-  --json              as the server answers
+  --user U            the user
+  --json              print the server's answer as it is
   --width N           fit N columns, 40 to 400
   --no-color          no colours
   -h, --help          print this

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/view/describe.h"
 #include "cli/view/overview.h"
 #include "cli/view/table.h"
@@ -155,7 +156,7 @@ class Page {
     }
   }
 
-  // All types have the same calendar, so it is told once.
+  // All types have the same calendar, so it is printed once.
   void resets() {
     std::vector<std::string> told;
     for (std::size_t i = 0; i < kPeriodTitles.size(); ++i) {
@@ -179,7 +180,7 @@ class Page {
 }  // namespace
 
 QuotaStatus read_quota_status(const ordered_json& json) {
-  const Fields all(json);
+  const JsonFields all(json);
   QuotaStatus status;
   status.user = all.text_or_number("user");
   status.plan = all.text("plan");
@@ -202,7 +203,7 @@ QuotaStatus read_quota_status(const ordered_json& json) {
         status.types.push_back({name, {}});
         type = status.types.end() - 1;
       }
-      const Fields about(value);
+      const JsonFields about(value);
       QuotaUse use;
       use.used = about.count("used");
       if (about.has("limit")) use.limit = about.count("limit");
@@ -214,14 +215,14 @@ QuotaStatus read_quota_status(const ordered_json& json) {
 }
 
 QuotaQueue read_quota_queue(const ordered_json& json) {
-  const Fields all(json);
+  const JsonFields all(json);
   QuotaQueue queue;
   queue.concurrent = all.count("concurrent");
   queue.factor = all.number("factor", 1);
   queue.running = all.count("running");
   queue.waiting = all.count("waiting");
   for (const ordered_json& each : all.list("line")) {
-    const Fields about(each);
+    const JsonFields about(each);
     QuotaQueue::Waiting waiting;
     waiting.user = about.text("user");
     waiting.type = about.text("type");
@@ -233,7 +234,7 @@ QuotaQueue read_quota_queue(const ordered_json& json) {
     queue.line.push_back(std::move(waiting));
   }
   for (const ordered_json& each : all.list("runs")) {
-    const Fields about(each);
+    const JsonFields about(each);
     queue.runs.push_back(
         {about.text("user"), about.text("type"), about.text("session"), milliseconds(about.number("running_ms"))});
   }

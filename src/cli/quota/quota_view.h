@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,7 +49,7 @@ struct QuotaQueue {
     std::int64_t priority = 0;
     std::uint64_t position = 0;
     Nanos waited{0};
-    std::optional<Nanos> estimate;  // nullopt: nobody knows
+    std::optional<Nanos> estimate;  // nullopt: unknown
   };
   struct Running {
     std::string user;

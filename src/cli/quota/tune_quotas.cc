@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/quota/quota_tune.h"
 #include "cli/quota/quota_view.h"
 #include "cli/view/describe.h"
@@ -24,7 +25,7 @@ constexpr int kUsersPage = 1000;
 constexpr int kUsagePage = 100'000;  // users and types of one day; the most that a server tells
 constexpr std::array<const char*, 3> kPeriodNames{"day", "week", "month"};
 
-std::optional<std::uint64_t> amount(const Fields& limits, const char* key) {
+std::optional<std::uint64_t> amount(const JsonFields& limits, const char* key) {
   if (!limits.has(key)) return std::nullopt;
   return limits.count(key);
 }
@@ -32,12 +33,12 @@ std::optional<std::uint64_t> amount(const Fields& limits, const char* key) {
 Result<void> read_plans(Client& client, QuotaTuneInput& input) {
   const Result<ordered_json> all = client.json("GET", "/api/quotas/commands");
   if (!all) return all.error();
-  input.default_plan = Fields(*all).text("default_plan");
+  input.default_plan = JsonFields(*all).text("default_plan");
   if (!all->contains("plans")) return {};
   for (const auto& [name, plan] : (*all)["plans"].items()) {
     if (!plan.is_object() || !plan.contains("types")) continue;
     for (const auto& [type, json] : plan["types"].items()) {
-      const Fields limits(json);
+      const JsonFields limits(json);
       input.limits[name][type] = {amount(limits, "daily"), amount(limits, "weekly"), amount(limits, "monthly")};
     }
   }
@@ -51,12 +52,12 @@ Result<void> read_users(Client& client, QuotaTuneInput& input) {
     if (!after.empty()) path += "&after=" + url_encoded(after);
     const Result<ordered_json> page = client.json("GET", path);
     if (!page) return page.error();
-    for (const ordered_json& each : Fields(*page).list("users")) {
-      const Fields user(each);
+    for (const ordered_json& each : JsonFields(*page).list("users")) {
+      const JsonFields user(each);
       const std::string plan = user.object("rule").text("plan");
       if (!plan.empty()) input.plans[user.text("user")] = plan;
     }
-    const std::string next = Fields(*page).text("next");
+    const std::string next = JsonFields(*page).text("next");
     if (next.empty() || next <= after) return {};
     after = next;
   }
@@ -72,7 +73,7 @@ Result<bool> read_rows(Client& client, Nanos since, QuotaTuneInput& input) {
     const Result<ordered_json> page = client.json(
         "GET", fmt::format("/api/quotas/usage?limit={}&since={}&until={}", kUsagePage, from / 1ms, to / 1ms));
     if (!page) return page.error();
-    truncated = truncated || Fields(*page).flag("truncated");
+    truncated = truncated || JsonFields(*page).flag("truncated");
     for (UsageDay& row : read_usage(*page)) {
       if (known.emplace(row.user, row.type, row.day).second) input.rows.push_back(std::move(row));
     }
@@ -83,7 +84,7 @@ Result<bool> read_rows(Client& client, Nanos since, QuotaTuneInput& input) {
 std::string limit_of(const std::optional<std::uint64_t>& limit) { return limit ? count_text(*limit) : "unlimited"; }
 
 std::string effect_text(const QuotaTuned::Effect& effect) {
-  if (effect.users == 0) return "nobody";
+  if (effect.users == 0) return "no user";
   return fmt::format("{} {}, {} {}", count_text(effect.users), effect.users == 1 ? "user" : "users",
                      count_text(effect.days), effect.days == 1 ? "day" : "days");
 }
@@ -212,7 +213,7 @@ int tune_quotas_command(const TuneQuotasOptions& options, const Terminal& termin
   }
   if (options.json) return write(json_text(report_json(report, options)));
   if (report.types.empty()) {
-    return failed(fmt::format("nobody{} ran a command since {}: there is nothing to propose from",
+    return failed(fmt::format("no user{} ran a command since {}: there is nothing to propose from",
                               options.plan.empty() ? "" : " with plan " + printable(options.plan),
                               day_text(day_of(*since))));
   }

@@ -32,7 +32,7 @@ struct Pacer::Table {
 
 namespace {
 
-// Waits until nobody holds the other end. Keeps no file open but its own, so that no pipe waits for it to end.
+// Waits until the other end is closed. Keeps no file open but its own, so that no pipe waits for it to end.
 [[noreturn]] void watch(int lifeline, const auto& when_lost) {
   ::setsid();
   ::prctl(PR_SET_NAME, "headgate-watch");
@@ -143,7 +143,7 @@ void Pacer::stop_all() {
     table_->pids[count] = process.pid;
     table_->count.store(++count, std::memory_order_release);
     ::kill(process.pid, SIGSTOP);
-    // Whoever waits for its children must not hear that they have stopped.
+    // A process that waits for its children must not see that they have stopped.
     if (has_children(process.pid) && !is_stopped_soon(process.pid)) awake.push_back(process.pid);
   }
   mend_due_ = Clock::time_point::max();

@@ -1,5 +1,5 @@
 // Slows a process and all that come from it down by stopping them for a part of each period, where no control group can
-// be had. Whoever else stopped a process (Ctrl-Z in a shell below) keeps it stopped.
+// be had. A process that was stopped otherwise (Ctrl-Z in a shell below) stays stopped.
 //
 // Parents are stopped before and continued after their children, so that a shell does not see its jobs stop; what
 // stops itself because of that all the same is continued where it is noticed. Children of a parent that does not stop

@@ -72,7 +72,7 @@ std::vector<Process> descendants(const std::vector<Process>& all, pid_t root) {
   for (const Process& process : all) children.emplace(process.parent, &process);
   std::vector<Process> found;
   std::vector<pid_t> parents{root};
-  // Each has one parent, so nobody is found twice; a table read while it changed could still hold a ring.
+  // Each has one parent, so no process is found twice; a table read while it changed could still hold a ring.
   for (std::size_t next = 0; next < parents.size() && found.size() <= all.size(); ++next) {
     const auto [begin, end] = children.equal_range(parents[next]);
     for (auto at = begin; at != end; ++at) {

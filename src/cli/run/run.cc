@@ -1,4 +1,4 @@
-// `headgate run`: a command under its user's quota. What it is made of: run_server.h asks and records, waiting_line.h
+// `headgate run`: run a command under a user's quota. What it is made of: run_server.h asks and records, waiting_line.h
 // shows the line, supervisor.h runs the command.
 #include <fmt/format.h>
 #include <poll.h>
@@ -9,10 +9,11 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/client.h"
 #include "cli/command.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/run/pace.h"
 #include "cli/run/run_server.h"
 #include "cli/run/run_texts.h"
@@ -26,41 +27,41 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::ordered_json;
 
-constexpr const char* kHelp = R"(headgate run: a command under its user's quota
+constexpr const char* kHelp = R"(headgate run: run a command under a user's quota
 
-Asks the server, warns, waits in line if told to, runs the command at the
-pace that the server allows, and records what it used: time, CPU, memory and
-exit code of the command with everything that it starts.
+Asks the server whether the command may start, waits in the queue with --wait,
+runs it at the speed that the server allows, and records its time, CPU, memory
+and exit code, including all processes that it starts.
 
 Usage: headgate run --user U --type T [OPTIONS] -- CMD [ARG...]
 
 The run:
-  --user U            whose quota it is
+  --user U            the user whose quota is charged
   --type T            what kind of command: shell, code, test, review, ...
   --session S         the session it belongs to
   --plan P            the user's plan, where the server has none for it
-  --estimate-cpu N    how much CPU it may take, in percent of a core
-  --estimate-mem N    how much memory it may take, in MB
+  --estimate-cpu N    expected CPU, in percent of a core
+  --estimate-mem N    expected memory, in MB
 
 Options:
-  --wait              wait in line if it cannot start now, up to an hour;
-                      --wait=5m waits so long
-  --priority N        its place in line: higher goes first (default: 0)
+  --wait              queue if it cannot start now, for up to an hour;
+                      --wait=5m queues for up to 5 minutes
+  --priority N        place in the queue; higher starts first (default: 0)
   --on-failure open|closed
-                      if no server answers, run it all the same, or do not
-                      (default: closed)
+                      if no server answers: open runs the command, closed
+                      does not (default: closed)
   --warn auto|always|never
-                      tell warnings, and that it waits, on standard error: if
-                      that is a terminal (auto, the default), always or never
-  --cgroup DIR        slow it down in a control group made in DIR (default:
-                      that headgate itself is in, where it may)
+                      print warnings and the place in the queue to standard
+                      error; auto: if that is a terminal (default: auto)
+  --cgroup DIR        limit its speed in a control group created in DIR
+                      (default: the group of headgate itself, if permitted)
   -h, --help          print this
 
 )" HEADGATE_CLI_MANAGING_HELP R"(
-Exit code: that of the command. A signal that ends the command ends headgate,
-too, which a shell shows as 128 and its number. 75 if it was denied or no
-server answered, 126 if the command cannot be run, 127 if there is none; 1 if
-the server refused the question, 2 if it was not understood.
+Exit code: that of the command. A signal that ends the command ends headgate
+too; a shell shows 128 plus its number. 75 if it was denied or no server
+answered, 126 if the command cannot be run, 127 if it was not found, 1 if the
+server rejected the request, 2 for a usage error.
 )";
 
 // EX_TEMPFAIL: try again later.
@@ -168,7 +169,7 @@ class Run {
         return std::nullopt;
       case RunServer::Answer::Kind::kDecision: break;
     }
-    const Fields decision(answer.decision);
+    const JsonFields decision(*answer.decision);
     if (!decision.flag("allowed")) return not_now(denial_text(decision, wall_ms()));
     if (const std::string id = decision.text("run"); !id.empty()) run_ = id;
     factor_ = usable_factor(decision.number("throttle_factor", 1));

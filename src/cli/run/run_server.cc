@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace headgate::cli {
 namespace {
@@ -14,8 +15,8 @@ using nlohmann::ordered_json;
 
 // People wait for it, after their command is done.
 constexpr Nanos kRecordWithin = 5s;
-constexpr Nanos kRecordUnasked = 1s;  // where nobody answered before
-// A policy may have it wait in line, too; whoever is ready to wait longer says so.
+constexpr Nanos kRecordUnasked = 1s;  // where the check had no answer
+// A policy may queue the check as well; --wait extends this.
 constexpr Nanos kCheckWithin = 10s;
 constexpr Nanos kLeaveWithin = 2s;
 constexpr Nanos kRenewWithin = 10s;
@@ -41,7 +42,7 @@ RunServer::Answer RunServer::check(const ordered_json& body, Nanos wait, Waiting
   if (!decision->is_object() || !decision->contains("allowed")) {
     return {Kind::kUnavailable, {}, client_.url() + "/api/quotas/check did not answer with a decision"};
   }
-  return {Kind::kDecision, std::move(*decision), {}};
+  return {Kind::kDecision, std::make_shared<const ordered_json>(std::move(*decision)), {}};
 }
 
 void RunServer::keep(const std::string& run, Nanos every) {

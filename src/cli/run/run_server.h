@@ -1,7 +1,8 @@
-// The server as one run needs it: may it start, it goes on, it is over. Not for sharing between threads.
+// The calls of one run: check, renew, leave, record. Not thread-safe.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -21,11 +22,11 @@ class RunServer {
   RunServer& operator=(const RunServer&) = delete;
 
   struct Answer {
-    // kUnavailable: nobody answered, or could not. kRefused: the question was, and asking again would not help.
+    // kUnavailable: no answer, or a server error. kRefused: the request was rejected; a retry would not help.
     enum class Kind { kDecision, kRefused, kUnavailable, kInterrupted };
     Kind kind = Kind::kUnavailable;
-    nlohmann::ordered_json decision;  // of kDecision
-    std::string message;              // of kRefused and kUnavailable
+    std::shared_ptr<const nlohmann::ordered_json> decision;  // of kDecision
+    std::string message;                                     // of kRefused and kUnavailable
   };
   // May take `wait` longer than other calls, while `line` tells where it stands.
   [[nodiscard]] Answer check(const nlohmann::ordered_json& body, Nanos wait, WaitingLine& line);
@@ -42,7 +43,7 @@ class RunServer {
 
   Client client_;
   Signals& signals_;
-  bool away_ = false;      // nobody has answered the check
+  bool away_ = false;      // the check has had no answer
   base::Descriptor over_;  // readable: the thread is to end
   std::thread keeper_;
 };

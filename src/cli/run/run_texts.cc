@@ -9,8 +9,9 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/view/describe.h"
 #include "cli/view/terminal.h"
 
@@ -20,7 +21,7 @@ namespace {
 using nlohmann::ordered_json;
 using namespace std::chrono_literals;
 
-// To the second: what is told of the future is no more exact.
+// To the second: estimates are no more exact.
 std::string about_span(double count) { return span_text(std::chrono::ceil<std::chrono::seconds>(milliseconds(count))); }
 
 std::string clock_text(std::int64_t epoch_ms) {
@@ -34,7 +35,7 @@ std::string clock_text(std::int64_t epoch_ms) {
 
 }  // namespace
 
-std::string denial_text(const Fields& answer, std::int64_t now_ms) {
+std::string denial_text(const JsonFields& answer, std::int64_t now_ms) {
   std::string reason = answer.text("reason");
   if (reason.empty()) reason = answer.text("error");
   if (reason.empty()) reason = "the server refused it";
@@ -53,9 +54,9 @@ std::string denial_text(const Fields& answer, std::int64_t now_ms) {
 
 std::string line_text(const ordered_json& queue, std::string_view run) {
   std::string text = "waiting in line";
-  const Fields all(queue);
+  const JsonFields all(queue);
   for (const ordered_json& entry : all.list("line")) {
-    const Fields place(entry);
+    const JsonFields place(entry);
     if (place.text("run") != run) continue;
     text += fmt::format(": position {} of {}", place.count("position"),
                         std::max(all.count("waiting"), place.count("position")));

@@ -1,18 +1,18 @@
 // What `headgate run` tells people and the server: functions of their arguments alone.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/run/supervisor.h"
 
 namespace headgate::cli {
 
 // Why a command may not run, and when it may: "not run: Daily quota of 500 shell commands is used up; try again in
-// 3h12m". `now_ms` is the wall clock; what is far off is told as a time of day as well.
-[[nodiscard]] std::string denial_text(const Fields& answer, std::int64_t now_ms);
+// 3h12m". `now_ms` is the wall clock; what is far off has the time of day as well.
+[[nodiscard]] std::string denial_text(const JsonFields& answer, std::int64_t now_ms);
 
 // "waiting in line: position 3 of 7, about 12s"; without a position if the line does not have that run.
 [[nodiscard]] std::string line_text(const nlohmann::ordered_json& queue, std::string_view run);

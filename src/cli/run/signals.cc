@@ -17,7 +17,7 @@ Signals::Signals() {
   }
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&set, signal);
   ::sigprocmask(SIG_BLOCK, &set, &mask_before_);
-  // Whoever started us may ignore the end of children; then nobody could be waited for.
+  // The parent may have set SIGCHLD to be ignored, and then no child could be waited for.
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGCHLD, &standard, &child_before_);

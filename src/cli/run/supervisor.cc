@@ -220,7 +220,7 @@ void Supervisor::stop_with_command(int signal) {
 }
 
 void Supervisor::finish() {
-  // All orphans are ours: without a child there is nobody left to look for.
+  // All orphans are ours: without a child no process is left.
   siginfo_t any{};
   if (::waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) == 0) execution_.cpu += cpu_time(tree());
   if (group_) {

@@ -6,6 +6,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/run/run_texts.h"
 
 namespace headgate::cli {
@@ -13,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Most are let in at once: then nothing is told.
+// Most are admitted at once, and then nothing is printed.
 constexpr std::chrono::milliseconds kFirst = 300ms;
 constexpr std::chrono::milliseconds kThen = 1s;
 
@@ -71,7 +73,7 @@ void WaitingLine::tell() {
     if (!client) return draw("waiting in line");
     asker_.emplace(std::move(*client));
     asker_->answer_within(2s);
-    // A signal is read by whoever waits for the check.
+    // Signals are read by the thread that waits for the check.
     asker_->watch({signals_.descriptor()}, [] { return false; });
   }
   const auto queue = asker_->json("GET", "/api/quotas/queue");

@@ -7,7 +7,7 @@
 namespace headgate::cli {
 namespace {
 
-constexpr const char* kHelp = R"(headgate demo: the eight strategies, side by side
+constexpr const char* kHelp = R"(headgate demo: compare the eight strategies side by side
 
 Plays one pattern of calls, two bursts and a steady trickle, against each
 strategy in virtual time and draws what was admitted and what was refused.

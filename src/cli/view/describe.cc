@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/json_pen.h"
 #include "cli/view/terminal.h"
 #include "engine/check_json.h"
+#include "engine/simulate_json.h"
 
 namespace headgate::cli {
 namespace {
@@ -133,6 +135,8 @@ ordered_json policy_json(const policy::Policy& policy) {
   }
   return json;
 }
+
+ordered_json number_json(double number) { return engine::number_json(number); }
 
 std::string number_text(double number) {
   std::string text;

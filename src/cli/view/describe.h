@@ -1,10 +1,9 @@
 // Policies in short, for people and as JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "engine/simulate_json.h"
 #include "policy/model.h"
 
 namespace headgate::cli {
@@ -23,7 +22,8 @@ inline constexpr const char* kNoHolds = "charged for good: the end of a hold giv
 
 // 50, 0.03: as few digits as tell it to the millionth.
 [[nodiscard]] std::string number_text(double number);
-using engine::number_json;
+// Whole where it can be; see engine::number_json.
+[[nodiscard]] nlohmann::ordered_json number_json(double number);
 // 12,345.
 [[nodiscard]] std::string count_text(std::uint64_t count);
 // 1m30s, 2h05m, 3.2s: what is readable, not exact.

@@ -4,8 +4,9 @@
 
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/view/describe.h"
 
 namespace headgate::cli {
@@ -13,55 +14,55 @@ namespace headgate::cli {
 using nlohmann::ordered_json;
 
 Overview read_overview(const ordered_json& json) {
-  const Fields all(json);
+  const JsonFields all(json);
   Overview out;
   out.version = all.text("version");
   out.uptime = milliseconds(all.number("uptime_ms"));
-  const Fields checks = all.object("checks");
+  const JsonFields checks = all.object("checks");
   out.allowed = checks.count("allowed");
   out.denied = checks.count("denied");
   out.errors = checks.count("errors");
-  const Fields rates = all.object("rates");
+  const JsonFields rates = all.object("rates");
   out.checks_per_second = rates.number("checks_per_second");
   out.denied_per_second = rates.number("denied_per_second");
   out.errors_per_second = rates.number("errors_per_second");
-  const Fields latency = all.object("latency");
+  const JsonFields latency = all.object("latency");
   out.p50_us = latency.number("p50_us");
   out.p99_us = latency.number("p99_us");
-  const Fields cells = all.object("cells");
+  const JsonFields cells = all.object("cells");
   out.cells = cells.count("count");
   out.max_cells = cells.count("max");
   out.evicted = cells.count("evicted");
   out.refused = cells.count("refused");
-  const Fields connections = all.object("connections");
+  const JsonFields connections = all.object("connections");
   out.http = connections.count("http");
   out.resp = connections.count("resp");
   out.grpc = connections.count("grpc");
   out.leases = all.count("leases");
   out.waiting = all.count("waiting");
-  const Fields load = all.object("load");
+  const JsonFields load = all.object("load");
   if (load.has("load")) out.load = load.number("load");
   out.load_level = load.text("level");
   out.load_factor = load.number("factor", 1);
-  const Fields emergency = all.object("emergency");
+  const JsonFields emergency = all.object("emergency");
   out.emergency = emergency.flag("active");
   out.emergency_reason = emergency.text("reason");
   out.emergency_by = emergency.text("enabled_by");
   out.emergency_since = milliseconds(emergency.number("enabled_at"));
-  const Fields policies = all.object("policies");
+  const JsonFields policies = all.object("policies");
   out.policies = policies.count("count");
   out.policies_version = policies.text_or_number("version");
   for (const ordered_json& each : all.list("top_agents")) {
-    const Fields agent(each);
+    const JsonFields agent(each);
     out.agents.push_back(
         {agent.text("agent"), agent.count("allowed"), agent.count("denied"), agent.flag("rate_limited")});
   }
   for (const ordered_json& each : all.list("top_policies")) {
-    const Fields policy(each);
+    const JsonFields policy(each);
     out.top_policies.push_back({policy.text("policy_id"), policy.count("admitted"), policy.count("denied")});
   }
   for (const ordered_json& each : all.list("offenders")) {
-    const Fields offender(each);
+    const JsonFields offender(each);
     out.offenders.push_back({offender.text("agent"), offender.count("violations")});
   }
   return out;

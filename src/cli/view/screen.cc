@@ -101,7 +101,7 @@ Screen::Input Screen::take() {
   std::array<char, 256> keys{};
   const ssize_t count = ::read(STDIN_FILENO, keys.data(), keys.size());
   if (count > 0) input.keys.assign(keys.data(), static_cast<std::size_t>(count));
-  // Readable without anything to read: nobody is there any more.
+  // Readable without any bytes: the terminal has been closed.
   if (count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN)) input.over = true;
   return input;
 }

@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/rfc3339.h"
 #include "cli/client.h"
 #include "cli/command.h"
-#include "cli/fields.h"
+#include "cli/json_fields.h"
 #include "cli/view/describe.h"
 #include "cli/view/overview.h"
 #include "cli/view/table.h"
@@ -16,9 +17,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kHelp = R"(headgate status: how a server is doing, on one screen
+constexpr const char* kHelp = R"(headgate status: show the state of a server on one screen
 
-Without a token it says only whether the server is alive and ready.
+Without a token it shows only whether the server is up and ready.
 
 Usage: headgate status [OPTIONS]
 

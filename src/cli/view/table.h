@@ -34,6 +34,8 @@ class Table {
   [[nodiscard]] std::string text(const Terminal& terminal, int indent = 0) const;
 
  private:
+  [[nodiscard]] std::vector<std::size_t> widths(std::size_t room) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };

@@ -1,9 +1,10 @@
-// `headgate top`: a server, live in the terminal. The picture is made in top_frame.cc.
+// `headgate top`: show a server live in the terminal. The picture is made in top_frame.cc.
 #include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/client.h"
 #include "cli/command.h"
@@ -18,18 +19,18 @@ using namespace std::chrono_literals;
 using SteadyClock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
-constexpr const char* kHelp = R"(headgate top: a server, live in the terminal
+constexpr const char* kHelp = R"(headgate top: show a server live in the terminal
 
 Shows rates and denials with the last minute as bars, the busiest agents and
 policies, the load and the emergency throttle, and the commands that run or
 wait under quotas. Keys: q quits, a, d and n sort by allowed, denied and name,
-p pauses, ? explains. When the server goes away it says so and keeps trying.
+p pauses, ? shows help. If the server cannot be reached, it keeps trying.
 
 Usage: headgate top [OPTIONS]
 
 Options:
-  --interval SPAN     how often to ask, 100ms to 1h (default: 1s)
-  --once              print one picture, plain unless on a terminal, and end
+  --interval SPAN     refresh interval, 100ms to 1h (default: 1s)
+  --once              print one screen and exit
   --width N           fit N columns, 40 to 400, with --once
   --no-color          no colours
   -h, --help          print this
@@ -90,7 +91,7 @@ class Top {
   }
 
   int live() {
-    // A server that will not answer us is told on the plain screen; one that is away may come back.
+    // A rejected request ends the command; a server that cannot be reached may come back.
     if (!ask() && refused_) return failed(advice_);
     Result<std::unique_ptr<Screen>> screen = Screen::open();
     if (!screen) return failed(screen.error().message);

@@ -23,7 +23,7 @@ struct TopView {
   TopSort sort = TopSort::kAllowed;
   bool paused = false;
   bool help = false;
-  bool keys = true;     // whether there is somebody to press them
+  bool keys = true;     // whether keys can be pressed
   std::string trouble;  // why the last question had no answer
 };
 

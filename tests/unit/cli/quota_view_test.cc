@@ -1,5 +1,7 @@
 #include "cli/quota/quota_view.h"
 
+#include <nlohmann/json.hpp>
+
 #include "cli/quota/quota_days.h"
 #include "cli/view/table.h"
 

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 namespace headgate::cli {
 namespace {
@@ -16,19 +17,20 @@ TEST(RunTexts, ADenialSaysWhyAndWhen) {
   ::tzset();
   constexpr std::int64_t kNoon = 1'763'294'400'000;  // 2025-11-16 12:00 UTC
   ordered_json answer{{"reason", "Daily quota used up"}, {"retry_after_ms", 11'520'000}};
-  EXPECT_EQ(denial_text(Fields(answer), kNoon), "not run: Daily quota used up; try again in 3h12m (2025-11-16 15:12)");
+  EXPECT_EQ(denial_text(JsonFields(answer), kNoon),
+            "not run: Daily quota used up; try again in 3h12m (2025-11-16 15:12)");
   answer["retry_after_ms"] = 1'200;
-  EXPECT_EQ(denial_text(Fields(answer), kNoon), "not run: Daily quota used up; try again in 2s");
+  EXPECT_EQ(denial_text(JsonFields(answer), kNoon), "not run: Daily quota used up; try again in 2s");
   answer["retry_after_ms"] = 0;
-  EXPECT_EQ(denial_text(Fields(answer), kNoon), "not run: Daily quota used up");
+  EXPECT_EQ(denial_text(JsonFields(answer), kNoon), "not run: Daily quota used up");
   answer["retry_after_ms"] = -1;
-  EXPECT_EQ(denial_text(Fields(answer), kNoon), "not run: Daily quota used up; waiting cannot help");
+  EXPECT_EQ(denial_text(JsonFields(answer), kNoon), "not run: Daily quota used up; waiting cannot help");
 }
 
 TEST(RunTexts, ADenialWithoutAReasonStillSaysSomething) {
-  EXPECT_EQ(denial_text(Fields(ordered_json{{"error", "queue_full"}}), 0), "not run: queue_full");
-  EXPECT_EQ(denial_text(Fields(ordered_json::object()), 0), "not run: the server refused it");
-  EXPECT_EQ(denial_text(Fields(ordered_json{{"reason", "a\033[2Jb"}}), 0), "not run: a?[2Jb");
+  EXPECT_EQ(denial_text(JsonFields(ordered_json{{"error", "queue_full"}}), 0), "not run: queue_full");
+  EXPECT_EQ(denial_text(JsonFields(ordered_json::object()), 0), "not run: the server refused it");
+  EXPECT_EQ(denial_text(JsonFields(ordered_json{{"reason", "a\033[2Jb"}}), 0), "not run: a?[2Jb");
 }
 
 TEST(RunTexts, TheLineTellsPositionAndEstimate) {

@@ -1,5 +1,7 @@
 #include "cli/view/top_frame.h"
 
+#include <nlohmann/json.hpp>
+
 #include "cli/view/table.h"
 
 namespace headgate::cli {
