@@ -1,4 +1,6 @@
 // Notices as lines of the log.
+#include <fmt/format.h>
+
 #include <string>
 
 #include "observe/log.h"
@@ -33,7 +35,7 @@ class LogSink final : public NoticeSink {
          {"policy", notice.policy_id},
          {"to", notice.to},
          {"value", notice.value},
-         {"text", notice.text}});
+         {"text", notice.count > 1 ? fmt::format("{} ({} times by now)", notice.text, notice.count) : notice.text}});
   }
 
  private:

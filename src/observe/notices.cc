@@ -57,7 +57,7 @@ bool counts_repeats(std::string_view kind) noexcept {
 std::string condition_of(const Notice& notice) {
   // Which cells run out, those of callers or all of them, is in the text alone where no agent is to blame.
   const std::string_view which = notice.kind == "cells_full" && notice.agent.empty() ? notice.text : notice.to;
-  return fmt::format("{}\n{}\n{}\n{}\n{}", notice.kind, notice.agent, notice.operation, notice.policy_id, which);
+  return fmt::format("{}\n{}\n{}\n{}", notice.kind, notice.agent, notice.policy_id, which);
 }
 
 std::vector<std::string> notice_kinds() {

@@ -37,11 +37,12 @@ struct Notice {
 // "lease_expired". There may be very many of them.
 [[nodiscard]] bool is_everyday(std::string_view kind) noexcept;
 
-// Whether one condition of that kind is told once and then counted: "escalation", "overrun". What is the same again
-// within the cool-down of the last telling reaches sinks as on_repeat().
+// Whether notices of that kind are deduplicated: "escalation", "overrun", "cells_full". The first of a condition
+// reaches sinks as on_notice(), the others within the cool-down as on_repeat().
 [[nodiscard]] bool counts_repeats(std::string_view kind) noexcept;
 inline constexpr Nanos kRepeatCoolDown = std::chrono::minutes{5};
-// What makes two notices the same: kind, agent, operation, policy and target.
+// What makes two notices the same: kind, agent, policy and target. The operation is left out, since an agent can make
+// up any number of operations and each would be another condition.
 [[nodiscard]] std::string condition_of(const Notice& notice);
 
 // All kinds there are: the engine's, and the server's own.

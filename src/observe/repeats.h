@@ -1,7 +1,7 @@
-// What is the same again: one condition is told once, and then counted until its cool-down is over.
+// Deduplicates notices: one condition is reported once, and then counted until its cool-down is over.
 //
-// A condition is a kind, an agent, an operation, a policy and whom it is told to. Not safe for concurrent use: its
-// owner locks. Knows the kMost conditions heard of last; one that was forgotten is told as if it were new.
+// condition_of() says what a condition is. Not safe for concurrent use: its owner locks. Keeps the kMost conditions
+// that came last; one that was evicted is reported as if it were new.
 #pragma once
 
 #include <cstdint>
