@@ -19,6 +19,7 @@ namespace {
 // Behind these names stand cells that many checks share; whoever has none of them is nobody in particular.
 control::Subject subject_of(const Check& check) noexcept {
   using Kind = control::Subject::Kind;
+  if (check.allowances != nullptr) return {check.user, Kind::kUser};  // a command: its agent is only the user's name
   if (!check.agent.empty()) return {check.agent, Kind::kAgent};
   if (!check.user.empty()) return {check.user, Kind::kUser};
   if (!check.ip.empty()) return {check.ip, Kind::kAddress};
@@ -60,7 +61,7 @@ bool Engine::prepare(Nanos now, const Check& check, Asker asker, Plan& plan, Che
   if (check.allowances != nullptr && !check.allowances->all.empty()) store_.prefetch_way(check.allowances->all[0].cell);
   Fields fields(check, hasher_);
   if (leases_.next_expiry() <= now) expire_leases(now);
-  if (state.may_be_exempt(check.agent) && state.is_exempt(check.agent)) {
+  if (state.may_be_exempt(check.agent) && check.allowances == nullptr && state.is_exempt(check.agent)) {
     decision.allowed = true;
     decision.why = Why::kExempt;
     return false;

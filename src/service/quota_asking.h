@@ -36,7 +36,9 @@ struct Quotas::Asking {
   [[nodiscard]] bool enforced() const noexcept { return allowance.mode == quota::Mode::kEnforce; }
   // Evaluated and reported; nothing holds the command up.
   [[nodiscard]] bool monitored() const noexcept { return allowance.mode == quota::Mode::kMonitor; }
-  [[nodiscard]] Check check() noexcept {
+  // Policies see the user as the agent, too. Back-off, exemptions and shares of cells are by user: an agent of the same
+  // name has others.
+  [[nodiscard]] Check check() {
     attributes = {Attribute{"size", ask.size},
                   Attribute{"estimated_cpu", ask.cpu.value_or(allowance.rule.estimated_cpu)},
                   Attribute{"estimated_mem", ask.memory.value_or(allowance.rule.estimated_mem)}};
@@ -53,6 +55,7 @@ struct Quotas::Asking {
     check.priority = ask.priority;
     check.max_wait = ask.max_wait;
     check.allowances = &limits;
+    if (ask.owner.empty()) ask.owner = "user:" + ask.user;
     check.owner = ask.owner;
     return check;
   }

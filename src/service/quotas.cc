@@ -385,9 +385,7 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
     answer.would_reason = asking->held_up;
   }
   hold_for_run(*asking, answer);
-  if (decision.why == Why::kExempt) {
-    answer.reason = "The user is exempt";
-  } else if (!asking->counted()) {
+  if (!asking->counted()) {
     answer.reason = "Quotas are off";
   } else if (asking->past >= 0) {
     answer.reason = fmt::format("Past the {} quota of {} commands, which is only monitored",
@@ -395,7 +393,7 @@ void Quotas::conclude(const AskingPtr& asking, const engine::CheckDecision& deci
   } else {
     answer.reason = "Within all quotas and policies";
   }
-  if (asking->ask.peek || decision.why == Why::kExempt || !asking->counted()) {
+  if (asking->ask.peek || !asking->counted()) {
     if (!asking->ask.peek) ++counts_.allowed;
     return asking->done(answer);
   }
