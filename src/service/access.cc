@@ -348,7 +348,7 @@ const Subjects& Access::subjects() const noexcept { return impl_->subjects; }
 
 bool Access::still_good(Credential& credential, Nanos now) const {
   if (credential.token == 0) return credential.session.empty() || impl_->sessions.holds(credential.session, now);
-  if (credential.expires != Nanos{0} && credential.expires <= impl_->clock.wall(now)) return false;
+  if (impl_->database.has_expired(credential.expires, impl_->clock.wall(now))) return false;
   const std::uint64_t version = impl_->database.token_version();
   if (version == credential.token_version) return true;
   if (!impl_->database.has_token(credential.token)) return false;

@@ -111,7 +111,7 @@ class SqliteDatabase final : public Database {
   std::vector<Token> tokens() const override;
   bool has_token(std::uint64_t number) const override { return table_.pin()->has(number); }
   bool is_bound(Bound kind, std::string_view name, Nanos now) const override {
-    return table_.pin()->is_bound(kind, name, now);
+    return table_.pin()->is_bound(kind, name, now, expiry_);
   }
   bool revoke_token(const std::string& id, const std::string& by, Nanos now, Kept kept) override;
   void listen(Listener listener) override;
@@ -291,8 +291,7 @@ void SqliteDatabase::publish(const std::vector<HashedToken>& tokens) {
 
 Result<void> SqliteDatabase::make_room(std::vector<HashedToken>& tokens, Nanos now) const {
   if (tokens.size() < bounds_.tokens) return {};
-  std::erase_if(tokens,
-                [&](const HashedToken& held) { return held.token.expires != Nanos{0} && held.token.expires <= now; });
+  std::erase_if(tokens, [&](const HashedToken& held) { return has_expired(held.token.expires, now); });
   if (tokens.size() < bounds_.tokens) return {};
   return invalid(fmt::format("there may be at most {} tokens; revoke some first", bounds_.tokens));
 }
@@ -360,7 +359,7 @@ void SqliteDatabase::create(Creation creation) {
     written = write([&] {
       if (dropped) {
         SQLite::Statement drop(file_, "DELETE FROM token WHERE expires != 0 AND expires <= ?");
-        drop.bind(1, static_cast<std::int64_t>(now.count()));
+        drop.bind(1, static_cast<std::int64_t>(expiry_.horizon(now).count()));
         drop.exec();
       }
       SQLite::Statement insert(file_, "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
@@ -396,7 +395,7 @@ std::optional<Token> SqliteDatabase::identify(std::string_view secret, Nanos now
   const Sha256 hash = sha256(secret);
   const auto table = table_.pin();
   const Token* found = table->find(hash);
-  if (found == nullptr || (found->expires != Nanos{0} && found->expires <= now)) return std::nullopt;
+  if (found == nullptr || has_expired(found->expires, now)) return std::nullopt;
   return *found;
 }
 

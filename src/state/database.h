@@ -20,6 +20,7 @@
 
 #include "headgate/clock.h"
 #include "headgate/result.h"
+#include "state/expiry.h"
 
 namespace headgate::state {
 
@@ -129,6 +130,9 @@ class Database {
   [[nodiscard]] std::uint64_t token_version() const noexcept {
     return token_word_.load(std::memory_order_relaxed) >> kBoundKinds;
   }
+  // Whether a token with that expiry (0: none) has expired. One that was found to have expired stays so while the
+  // process runs, also if the clock is set back.
+  [[nodiscard]] bool has_expired(Nanos expires, Nanos now) const noexcept { return expiry_.is_over(expires, now); }
   // Whether there still is the token of that number. Expiry is not looked at. Takes no lock.
   [[nodiscard]] virtual bool has_token(std::uint64_t number) const = 0;
   // Whether any token binds a name of that kind. One relaxed load.
@@ -188,6 +192,7 @@ class Database {
  protected:
   // The version of the tokens, and below it a bit for each kind of name that some token binds.
   std::atomic<std::uint64_t> token_word_{std::uint64_t{1} << kBoundKinds};
+  mutable Expiry expiry_;
 };
 
 }  // namespace headgate::state

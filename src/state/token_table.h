@@ -45,9 +45,9 @@ class TokenTable {
   [[nodiscard]] const std::vector<HashedToken>& all() const noexcept { return tokens_; }  // oldest first
   [[nodiscard]] bool has(std::uint64_t number) const { return places_.contains(number); }
   [[nodiscard]] bool binds_any(Bound kind) const noexcept { return !names(kind).empty(); }
-  [[nodiscard]] bool is_bound(Bound kind, std::string_view name, Nanos now) const {
+  [[nodiscard]] bool is_bound(Bound kind, std::string_view name, Nanos now, Expiry& expiry) const {
     const auto found = names(kind).find(name);
-    return found != names(kind).end() && found->second > now;
+    return found != names(kind).end() && !expiry.is_over(found->second, now);
   }
 
  private:

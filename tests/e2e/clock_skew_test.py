@@ -2,16 +2,13 @@
 """Clocks that disagree: a node whose clock is set apart from Redis's says so, limits stay right, and it says when it is over."""
 
 import contextlib
-import glob
-import pathlib
 import re
-import tempfile
 import unittest
 
 import harness
 from cluster_harness import Node, Redis, wait_until_acquainted
+from own_clock import Clock
 
-LIBRARIES = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 POLICIES = """
 policies:
   - {id: some, match: {operations: [some]}, key: [agent], limit: {strategy: sliding_window, limit: 30, window: 1h}}
@@ -20,35 +17,9 @@ policies:
 LIMIT = 30
 
 
-class Clock:
-    """A clock of its own for a program, which is set while that runs. Spans are measured as ever."""
-
-    def __init__(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = pathlib.Path(self.folder.name) / "shift"
-        self.set("+0")
-
-    def set(self, shift):
-        self.path.with_suffix(".new").write_text(shift + "\n")
-        self.path.with_suffix(".new").rename(self.path)
-
-    @property
-    def env(self):
-        return {"LD_PRELOAD": LIBRARIES[0], "FAKETIME_TIMESTAMP_FILE": str(self.path), "FAKETIME_NO_CACHE": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.folder.cleanup()
-
-
 class Skew(unittest.TestCase):
     def setUp(self):
-        self.assertTrue(LIBRARIES, "libfaketime is missing: tools/install-packages test")
-        if b"__asan_init" in pathlib.Path(harness.BINARY).read_bytes():
-            self.skipTest("a sanitizer's runtime must be loaded first")
+        Clock.check_usable(self)
 
     def test_a_node_whose_clock_is_set_says_so_and_says_when_it_is_right_again(self):
         with contextlib.ExitStack() as stack:

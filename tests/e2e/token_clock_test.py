@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Tokens that expire, and a clock that is set back."""
+
+import unittest
+
+import harness
+from own_clock import Clock
+
+HOUR = 3_600_000
+
+
+class Expired(unittest.TestCase):
+    def setUp(self):
+        Clock.check_usable(self)
+
+    def test_an_expired_token_stays_so_when_the_clock_is_set_back(self):
+        with Clock() as clock, harness.Server(env=clock.env) as server:
+            def token(ttl_ms):
+                made = server.manage("POST", "/api/admin/tokens", {"role": "viewer", "ttl_ms": ttl_ms})
+                self.assertEqual(made.status, 201, made.body)
+                return made.json["secret"]
+
+            def status(secret):
+                return server.call("GET", "/api/overview", token=secret).status
+
+            short, long = token(HOUR), token(24 * HOUR)
+            self.assertEqual((status(short), status(long)), (200, 200))
+            clock.set("+7200")
+            self.assertEqual((status(short), status(long)), (401, 200))
+            clock.set("+0")
+            self.assertEqual((status(short), status(long)), (401, 200))
+
+
+if __name__ == "__main__":
+    harness.main()
