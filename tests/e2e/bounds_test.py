@@ -11,6 +11,9 @@ import websockets
 
 NAME = 512
 BODY = 1 << 20
+QUOTA_BODY = 64 << 10
+COMMAND = {"user": "ana", "type": "shell", "peek": True}
+EXECUTION = {"user_id": "ana", "command_type": "shell"}
 
 
 def check(**fields):
@@ -21,9 +24,9 @@ def batch(count):
     return {"checks": [check()] * count}
 
 
-def padded(size):
-    """A check of so many bytes."""
-    text = json.dumps(check())
+def padded(size, fields=None):
+    """A check, or other fields, in so many bytes."""
+    text = json.dumps(fields or check())
     return text + " " * (size - len(text))
 
 
@@ -37,6 +40,10 @@ HTTP = [
      check(cost={f"c{i}": 1 for i in range(9)}), 400, "at most 8"),
     ("a cost", "POST", "/v1/check", check(cost={"x": 1e12}), check(cost={"x": 1e13}), 400, "between 0 and 1000000000000"),
     ("a body", "POST", "/v1/check", padded(BODY), padded(BODY + 1), 413, ""),
+    ("a quota check", "POST", "/api/quotas/check", padded(QUOTA_BODY, COMMAND), padded(QUOTA_BODY + 1, COMMAND), 413,
+     "at most 65536 bytes, got 65537"),
+    ("an execution", "POST", "/api/quotas/executions", padded(QUOTA_BODY, EXECUTION),
+     padded(QUOTA_BODY + 1, EXECUTION), 413, "at most 65536 bytes, got 65537"),
     ("a batch", "POST", "/v1/check/batch", batch(1000), batch(1001), 400, "1000"),
     ("depth of JSON", "POST", "/api/admin/tokens", {"role": "agent"}, "[" * 500 + "]" * 500, 400, "deep"),
     ("a token's name", "POST", "/api/admin/tokens", {"role": "agent", "name": "n" * 200},

@@ -24,6 +24,8 @@ namespace {
 constexpr std::size_t kMostRunBytes = 64;
 constexpr std::int64_t kLongestWaitMs = std::int64_t{24} * 3'600'000;
 constexpr std::size_t kMostShown = 200;  // of the line
+constexpr std::size_t kMostBody =
+    64 << 10;  // of a check or a record, which are parsed by the thread that serves connections
 
 std::string shown(const Json& json) { return base::shortened(text_of(json), 60); }
 
@@ -267,6 +269,15 @@ bool speaks_for_user(const Call& call, std::string& user) {
 
 namespace {
 
+// False: it is too long, and 413 is answered.
+bool body_fits(const Call& call) {
+  const std::size_t size = call.request.body.size();
+  if (size > kMostBody) {
+    call.fail(413, "payload_too_large", fmt::format("the body must be at most {} bytes, got {}", kMostBody, size));
+  }
+  return size <= kMostBody;
+}
+
 // What the records of a caller that may name any user are counted by; empty: it speaks for one user, or is an admin.
 std::string recorder_of(const service::Caller& caller) {
   const bool bound = !caller.user.empty() || (caller.role == state::Role::kAgent && !caller.agent.empty());
@@ -278,7 +289,7 @@ std::string recorder_of(const service::Caller& caller) {
 
 void post_quota_check(Call& call) {
   service::Quotas* quotas = quotas_of(call);
-  if (quotas == nullptr) return;
+  if (quotas == nullptr || !body_fits(call)) return;
   const auto body =
       body_of(call, std::array<std::string_view, 11>{"user", "type", "session", "plan", "size", "estimated_cpu",
                                                      "estimated_mem", "max_wait_ms", "priority", "peek", "run"});
@@ -346,7 +357,7 @@ void post_quota_check(Call& call) {
 
 void post_execution(Call& call) {
   service::Quotas* quotas = quotas_of(call);
-  if (quotas == nullptr) return;
+  if (quotas == nullptr || !body_fits(call)) return;
   const auto body =
       body_of(call, std::array<std::string_view, 12>{"user_id", "session_id", "command_type", "command_hash",
                                                      "duration_ms", "cpu_usage_percent", "memory_usage_mb", "exit_code",
