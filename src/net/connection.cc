@@ -113,7 +113,7 @@ void Connection::hear(std::uint32_t events, Nanos now) {
     return advance(now);
   }
   if (!session_->paused && !blocked_ && !ended_) return read(now);
-  if ((events & (EPOLLERR | EPOLLHUP)) != 0) return close();  // nobody is left to answer to
+  if ((events & (EPOLLERR | EPOLLHUP)) != 0) return close();  // the peer is gone
   // Something came while it is not wanted: stop hearing of it until it is.
   if ((events & EPOLLRDHUP) != 0) hung_up_ = true;
   want((blocked_ ? EPOLLOUT : 0U) | (hung_up_ ? 0U : static_cast<std::uint32_t>(EPOLLRDHUP)));
@@ -277,7 +277,7 @@ void Connection::advance(Nanos now) {
         if (state_ != State::kOpen) return;
         if (!session_->out.empty() || !session_->paused || session_->close || session_->successor) continue;
       }
-      // Somebody else will tell it when it may go on. Hearing is stopped only once something comes.
+      // Another thread resumes it. Reading is stopped only once something comes.
       return want(hung_up_ ? 0U : events_ & kHear);
     }
     if (ended_) return end(now);  // nothing more can come of it
@@ -431,7 +431,7 @@ void Connection::end(Nanos now) {
   if (ended_) return close();
   ::shutdown(socket_.get(), SHUT_WR);
   state_ = State::kLingering;
-  move_to(Rank::kUnknown);  // whoever it was, it may make room
+  move_to(Rank::kUnknown);  // from now on it may be evicted, whatever its rank was
   began_ = now;
   want(EPOLLIN);
 }

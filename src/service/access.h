@@ -38,7 +38,7 @@ struct AccessOptions {
 
 class Access {
  public:
-  Access(state::Database& database, AccessOptions options, Clock& clock);
+  Access(state::Tokens& tokens, AccessOptions options, Clock& clock);
   ~Access();
 
   // May this request ask (/v1/*)? With kLocal everybody may; a token that is given must be good all the same. With

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "headgate/clock.h"
-#include "state/database.h"
+#include "state/tokens.h"
 
 namespace headgate::service {
 
