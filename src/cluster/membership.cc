@@ -1,6 +1,7 @@
 #include "cluster/membership.h"
 
 #include <cstdlib>
+#include <utility>
 
 #include "observe/log.h"
 
@@ -72,6 +73,7 @@ void Membership::tick(engine::Engine& engine) {
 }
 
 void Membership::leave() {
+  if (std::exchange(left_, true)) return;
   if (recovery_ != nullptr) recovery_->end();
   recovering_.reset();
   store_->end_ticks();  // which ask spread_ how many nodes there are

@@ -29,7 +29,7 @@ class Membership {
   // From now on control state is exchanged with the other nodes, and quotas are recovered. Once. All of these outlive
   // leave().
   void join(service::Service& service, service::Policies& policies, service::Quotas& quotas);
-  // The engine must ask the store nothing afterwards.
+  // Once; further calls do nothing. The engine must ask the store nothing afterwards.
   void leave();
 
   // REQUIRES for both: join().
@@ -48,6 +48,7 @@ class Membership {
   std::unique_ptr<QuotaRecovery> recovery_;
   std::unique_ptr<base::Repeating> recovering_;
   double local_share_ = 1;  // of the store's ticking thread
+  bool left_ = false;
 };
 
 }  // namespace headgate::cluster
