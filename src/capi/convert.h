@@ -119,7 +119,7 @@ inline int to_c(ErrorCode code) noexcept {
     case ErrorCode::kTimedOut:
     case ErrorCode::kIo: return HG_ERROR_IO;
     case ErrorCode::kNotFound: return HG_ERROR_NOT_FOUND;
-    case ErrorCode::kForbidden: return HG_ERROR_INVALID_ARGUMENT;  // nothing here belongs to anybody
+    case ErrorCode::kForbidden: return HG_ERROR_INVALID_ARGUMENT;  // nothing here has an owner
   }
   return HG_ERROR_INTERNAL;
 }

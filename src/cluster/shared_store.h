@@ -1,7 +1,7 @@
 // Cells that several servers share, in Redis: the client, the store over it and the leases over that, as one.
 //
-// What becomes of it is told: whether Redis answers, what is wrong with it, and how far its clock is from ours. Safe
-// for concurrent use.
+// Raises notices when Redis stops or begins to answer, has a problem, or has a clock that is far from ours. Safe for
+// concurrent use.
 #pragma once
 
 #include <atomic>
@@ -55,7 +55,7 @@ class SharedStore final : public store::RemoteStore, private store::redis::Obser
   [[nodiscard]] Result<void> ready() const;
   // For how long it has been; 0: it is not.
   [[nodiscard]] Nanos up_for() const noexcept;
-  // From now on it is told when Redis goes and comes; at once, if it is away. Before, there is nobody to hear it.
+  // From now on there is a notice when Redis goes and comes; at once, if it is away. Before, no sink would get it.
   void announce();
   // So many checks were judged without it, since the start. Told as a notice when the first of an outage was.
   void stood_in(std::uint64_t checks);

@@ -306,7 +306,7 @@ bool Spread::apply(const std::string& name, const Field& field) {
   {
     const std::lock_guard guard(mutex_);
     const auto [last, first] = last_.try_emplace(name);
-    const bool known = !first && last->second == field.value;  // somebody has handed it on again
+    const bool known = !first && last->second == field.value;  // another node has handed it on again
     last->second = field.value;
     if (again_.erase(name) > 0) unsent_.erase(name);  // there is a newer one
     if (const auto mine = unsent_.find(name); mine != unsent_.end()) {

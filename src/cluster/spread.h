@@ -3,10 +3,10 @@
 //
 // Each setting is a field of one hash, with the version it was written under; versions grow over all nodes. A node
 // looks several times a second at a revision that moves with every write, and reads on when it is another, so a node
-// that was cut off catches up by the same way. What Redis has lost since, whoever finds that hands on again, under the
-// version that it had: so the newest that any node knows wins, whichever node comes first. Whoever writes says
-// which version of the field it had seen: if there is a newer one the write is refused, the newer value comes into
-// force here too, and both are told (a notice and the audit log). So the first to reach Redis wins, and nobody loses
+// that was cut off catches up in the same way. A node that finds a field missing in Redis writes it again, under the
+// version that it had: so the newest that any node knows wins, whichever node comes first. A write names the version of
+// the field that its node had seen: if there is a newer one the write is refused, the newer value comes into force here
+// too, and both are reported (a notice and the audit log). So the first to reach Redis wins, and no change is lost
 // silently.
 //
 // What Redis and this node last agreed on is noted in the database beside the settings. So a node that is started anew
@@ -42,7 +42,7 @@ struct SpreadOptions {
 
 class Spread {
  public:
-  // All of these outlive it. Takes the place of whoever listened to the database's settings.
+  // All of these outlive it. Replaces the database's listener.
   Spread(store::redis::Caller& redis, service::Service& service, service::Policies& policies, SpreadOptions options);
   ~Spread();
   Spread(const Spread&) = delete;

@@ -277,7 +277,7 @@ void Connection::advance(Nanos now) {
         if (state_ != State::kOpen) return;
         if (!session_->out.empty() || !session_->paused || session_->close || session_->successor) continue;
       }
-      // Another thread resumes it. Reading is stopped only once something arrives.
+      // Another thread resumes it. Reading is stopped only once something comes.
       return want(hung_up_ ? 0U : events_ & kHear);
     }
     if (ended_) return end(now);  // nothing more can come of it
@@ -431,7 +431,7 @@ void Connection::end(Nanos now) {
   if (ended_) return close();
   ::shutdown(socket_.get(), SHUT_WR);
   state_ = State::kLingering;
-  move_to(Rank::kUnknown);  // its standing is forgotten, so that its place may be taken
+  move_to(Rank::kUnknown);  // from now on it may be evicted, whatever its rank was
   began_ = now;
   want(EPOLLIN);
 }

@@ -9,103 +9,20 @@
 #include <utility>
 #include <vector>
 
-#include "net/grpc.h"
+#include "net/grpc_answers.h"
 #include "net/grpc_text.h"
+#include "net/h2_floods.h"
 
 namespace headgate::net {
 namespace {
 
-constexpr std::size_t kMostSpareCalls = 64;       // kept for the next
-constexpr std::size_t kKeptCapacity = 4 << 10;    // of each of their buffers
-constexpr std::size_t kHeaderOverhead = 32;       // of a header, as RFC 9113 counts them
-constexpr std::size_t kMostHeaders = 100;         // of one call
+constexpr std::size_t kMostSpare = 64;            // calls that are kept for the next
 constexpr std::size_t kMostUnacknowledged = 256;  // pings and settings that we owe an answer
 constexpr std::size_t kWeight = 24 << 10;         // of nghttp2's session, as far as strangers are counted by it
-// Frames that ask for nothing (PRIORITY, WINDOW_UPDATE, PING, SETTINGS, empty DATA) are earned by those
-// that do, as Envoy has it.
-constexpr double kEarnedByStream = 100;
-constexpr double kEarnedByData = 10;  // by each DATA frame that we send
-
-// A name or value that outlives the session, so that nghttp2 need not copy it.
-nghttp2_nv fixed(std::string_view name, std::string_view value) noexcept {
-  const auto bytes = [](std::string_view text) {
-    return const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(text.data()));
-  };
-  return {bytes(name), bytes(value), name.size(), value.size(),
-          NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
-}
-
-nghttp2_nv copied_value(std::string_view name, std::string_view value) noexcept {
-  nghttp2_nv pair = fixed(name, value);
-  pair.flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
-  return pair;
-}
-
-constexpr std::string_view kStatus = ":status";
-constexpr std::string_view kContentType = "content-type";
-constexpr std::string_view kGrpcStatus = "grpc-status";
-constexpr std::string_view kGrpcMessage = "grpc-message";
-constexpr std::string_view kGrpc = "application/grpc";
 
 std::string_view text_of(const std::uint8_t* bytes, std::size_t size) noexcept {
   return {reinterpret_cast<const char*>(bytes), size};
 }
-
-// One stream.
-struct Call {
-  struct Place {
-    std::uint32_t name = 0;
-    std::uint32_t name_size = 0;
-    std::uint32_t value_size = 0;
-  };
-
-  std::int32_t id = 0;
-  std::string text;  // of all headers, one after the other
-  std::vector<Place> places;
-  std::size_t header_bytes = 0;
-  Place path;
-  Place content_type;
-  bool post = false;
-  bool ended = false;       // all of it has come
-  bool answered = false;    // or refused: what still comes is not kept
-  std::uint64_t later = 0;  // not 0: its answer comes from elsewhere, under this number
-  Nanos begun{0};
-  Nanos timeout{-1};
-  const char* problem = nullptr;  // of its head
-  std::string message;            // with its prefix
-  GrpcAnswer answer;
-  std::size_t sent = 0;  // of the answer, prefix included
-  GrpcStatus end = GrpcStatus::kOk;
-  std::list<Call>::iterator self;
-
-  [[nodiscard]] std::string_view name_of(const Place& place) const noexcept {
-    return std::string_view(text).substr(place.name, place.name_size);
-  }
-  [[nodiscard]] std::string_view value_of(const Place& place) const noexcept {
-    return std::string_view(text).substr(place.name + place.name_size, place.value_size);
-  }
-
-  void clear() {
-    const auto forget = [](std::string& buffer) {
-      buffer.clear();
-      if (buffer.capacity() > kKeptCapacity) std::string().swap(buffer);
-    };
-    forget(text);
-    forget(message);
-    forget(answer.text);
-    forget(answer.message);
-    forget(answer.last);
-    answer.status = end = GrpcStatus::kOk;
-    answer.stays = false;
-    places.clear();
-    header_bytes = sent = 0;
-    path = content_type = {};
-    post = ended = answered = false;
-    later = 0;
-    timeout = Nanos{-1};
-    problem = nullptr;
-  }
-};
 
 // A callback whose exceptions stay out of nghttp2, which is written in C. `Session` notes that there was one.
 template <class Session, auto kCallback>
@@ -125,11 +42,7 @@ struct Kept<Session, kCallback> {
 class GrpcSession final : public Session, private GrpcContext {
  public:
   GrpcSession(GrpcHandler& handler, const Peer& peer, const GrpcLimits& limits)
-      : handler_(handler),
-        peer_(peer),
-        limits_(limits),
-        resets_left_(limits.max_resets_per_second),
-        frames_left_(limits.max_control_frames) {
+      : handler_(handler), peer_(peer), limits_(limits), floods_(limits) {
     if (nghttp2_session_server_new2(&h2_, callbacks(), this, options()) != 0) throw std::bad_alloc();
     const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits.max_concurrent_streams},
@@ -171,7 +84,7 @@ class GrpcSession final : public Session, private GrpcContext {
   // are served all the same.
   void drain() override {
     if (std::exchange(draining_, true)) return;
-    for (Call& call : live_) {
+    for (GrpcStream& call : live_) {
       if (call.answer.stays) end_staying(call, GrpcStatus::kOk);
     }
     nghttp2_submit_shutdown_notice(h2_);
@@ -190,7 +103,7 @@ class GrpcSession final : public Session, private GrpcContext {
       return;
     }
     for (auto each = live_.begin(); each != live_.end();) {
-      Call& call = *each++;
+      GrpcStream& call = *each++;
       const bool late = now - call.begun >= limits_.request_within || is_late(call);
       if (late && !call.ended && !call.answered)
         refuse(call, GrpcStatus::kDeadlineExceeded, "the call did not end in time");
@@ -221,7 +134,7 @@ class GrpcSession final : public Session, private GrpcContext {
 
   // The answer to a call that was put off. It may be gone, and its stream's number used no more.
   void answer_later(std::int32_t id, std::uint64_t number, GrpcAnswer& answer) {
-    Call* const call = close ? nullptr : call_of(h2_, id);
+    GrpcStream* const call = close ? nullptr : call_of(h2_, id);
     if (call == nullptr || call->later != number) return;
     call->later = 0;
     std::swap(call->answer, answer);
@@ -259,7 +172,10 @@ class GrpcSession final : public Session, private GrpcContext {
   }
 
   void start(Nanos now) noexcept {
-    if (!started_) began_ = heard_at_ = refilled_at_ = earned_at_ = now;
+    if (!started_) {
+      began_ = heard_at_ = now;
+      floods_.start(now);
+    }
     started_ = true;
     now_ = now;
   }
@@ -288,34 +204,19 @@ class GrpcSession final : public Session, private GrpcContext {
                           nullptr, 0);
   }
 
-  // Streams that are made only to be reset cost us work and their peer none.
+  void end_if_flooded() {
+    if (floods_.flooded()) nghttp2_session_terminate_session(h2_, NGHTTP2_ENHANCE_YOUR_CALM);
+  }
   void count_reset() {
-    const double since = std::chrono::duration<double>(now_ - refilled_at_).count();
-    refilled_at_ = now_;
-    const double most = limits_.max_resets_per_second;
-    resets_left_ = std::min(most, resets_left_ + since * most) - 1;
-    if (resets_left_ < 0) nghttp2_session_terminate_session(h2_, NGHTTP2_ENHANCE_YOUR_CALM);
-  }
-
-  void earn(double frames) noexcept {
-    frames_left_ = std::min(frames_left_ + frames, kEarnedByStream * limits_.max_control_frames);
-  }
-
-  // Whatever asks for nothing is spent from what was earned.
-  void count_control_frame() {
-    const double since = std::chrono::duration<double>(now_ - earned_at_).count();
-    earned_at_ = now_;
-    if (frames_left_ < limits_.max_control_frames) {
-      frames_left_ = std::min<double>(limits_.max_control_frames, frames_left_ + since * kEarnedByStream);
-    }
-    if (--frames_left_ < 0) nghttp2_session_terminate_session(h2_, NGHTTP2_ENHANCE_YOUR_CALM);
+    floods_.count_reset(now_);
+    end_if_flooded();
   }
 
   // ---- what comes ----
 
   static int on_begin_frame(nghttp2_session* /*h2*/, const nghttp2_frame_hd* head, void* user) {
     switch (head->type) {
-      case NGHTTP2_HEADERS: self(user).earn(kEarnedByStream); return 0;
+      case NGHTTP2_HEADERS: self(user).floods_.earn_by_stream(); return 0;
       case NGHTTP2_CONTINUATION:          // bounded by nghttp2
       case NGHTTP2_RST_STREAM: return 0;  // counted by themselves
       case NGHTTP2_DATA:
@@ -323,7 +224,8 @@ class GrpcSession final : public Session, private GrpcContext {
         break;
       default: break;
     }
-    self(user).count_control_frame();
+    self(user).floods_.count_control_frame(self(user).now_);
+    self(user).end_if_flooded();
     return 0;
   }
 
@@ -332,7 +234,7 @@ class GrpcSession final : public Session, private GrpcContext {
     if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
     if (me.spare_.empty()) me.spare_.emplace_back();
     me.live_.splice(me.live_.begin(), me.spare_, me.spare_.begin());
-    Call& call = me.live_.front();
+    GrpcStream& call = me.live_.front();
     call.self = me.live_.begin();
     call.id = frame->hd.stream_id;
     call.begun = me.now_;
@@ -340,47 +242,24 @@ class GrpcSession final : public Session, private GrpcContext {
     return 0;
   }
 
-  static Call* call_of(nghttp2_session* h2, std::int32_t id) noexcept {
-    return static_cast<Call*>(nghttp2_session_get_stream_user_data(h2, id));
+  static GrpcStream* call_of(nghttp2_session* h2, std::int32_t id) noexcept {
+    return static_cast<GrpcStream*>(nghttp2_session_get_stream_user_data(h2, id));
   }
 
   static int on_header(nghttp2_session* h2, const nghttp2_frame* frame, const std::uint8_t* name_bytes,
                        std::size_t name_size, const std::uint8_t* value_bytes, std::size_t value_size,
                        std::uint8_t /*flags*/, void* user) {
-    Call* call = call_of(h2, frame->hd.stream_id);
+    GrpcStream* call = call_of(h2, frame->hd.stream_id);
     if (call == nullptr || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;  // trailers tell us nothing
-    const std::string_view name = text_of(name_bytes, name_size);
-    const std::string_view value = text_of(value_bytes, value_size);
-    call->header_bytes += name_size + value_size + kHeaderOverhead;
-    if (call->header_bytes > self(user).limits_.max_header_bytes || call->places.size() >= kMostHeaders) {
-      call->problem = "the headers are too large";
-      return 0;
-    }
-    if (name == ":method") {
-      call->post = value == "POST";
-      return 0;
-    }
-    if (name == "grpc-timeout") {
-      const std::optional<Nanos> timeout = parse_grpc_timeout(value);
-      if (!timeout) call->problem = "grpc-timeout must be at most eight digits and one of H, M, S, m, u and n";
-      call->timeout = timeout.value_or(Nanos{-1});
-    }
-    const Call::Place place{static_cast<std::uint32_t>(call->text.size()), static_cast<std::uint32_t>(name_size),
-                            static_cast<std::uint32_t>(value_size)};
-    call->text.append(name).append(value);
-    if (name == ":path") {
-      call->path = place;
-    } else if (name == kContentType) {
-      call->content_type = place;
-    }
-    if (name.front() != ':') call->places.push_back(place);
+    call->take_header(text_of(name_bytes, name_size), text_of(value_bytes, value_size),
+                      self(user).limits_.max_header_bytes);
     return 0;
   }
 
   static int on_data(nghttp2_session* h2, std::uint8_t /*flags*/, std::int32_t id, const std::uint8_t* bytes,
                      std::size_t size, void* user) {
     GrpcSession& me = self(user);
-    Call* call = call_of(h2, id);
+    GrpcStream* call = call_of(h2, id);
     if (call == nullptr || call->answered) return 0;
     const bool known = me.standing != Standing::kUnknown;
     if (call->message.size() + size > (known ? me.limits_.max_message : me.limits_.max_unsigned) + kGrpcPrefix) {
@@ -406,7 +285,7 @@ class GrpcSession final : public Session, private GrpcContext {
       case NGHTTP2_DATA: break;
       default: return 0;
     }
-    Call* call = call_of(h2, frame->hd.stream_id);
+    GrpcStream* call = call_of(h2, frame->hd.stream_id);
     if (call == nullptr) return 0;
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) call->ended = true;
     if (frame->hd.type == NGHTTP2_HEADERS && !call->answered) me.judge_head(*call);
@@ -416,11 +295,11 @@ class GrpcSession final : public Session, private GrpcContext {
 
   static int on_stream_close(nghttp2_session* h2, std::int32_t id, std::uint32_t /*error*/, void* user) {
     GrpcSession& me = self(user);
-    Call* call = call_of(h2, id);
+    GrpcStream* call = call_of(h2, id);
     if (call == nullptr) return 0;
     me.forget_message(*call);
     call->clear();
-    if (me.spare_.size() < kMostSpareCalls) {
+    if (me.spare_.size() < kMostSpare) {
       me.spare_.splice(me.spare_.begin(), me.live_, call->self);
     } else {
       me.live_.erase(call->self);
@@ -429,7 +308,7 @@ class GrpcSession final : public Session, private GrpcContext {
   }
 
   static int on_frame_sent(nghttp2_session* h2, const nghttp2_frame* frame, void* user) {
-    if (frame->hd.type == NGHTTP2_DATA) self(user).earn(kEarnedByData);
+    if (frame->hd.type == NGHTTP2_DATA) self(user).floods_.earn_by_data();
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
       // Errors that a peer makes us answer with a reset cost as much as its own.
       if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR) self(user).count_reset();
@@ -437,7 +316,7 @@ class GrpcSession final : public Session, private GrpcContext {
     }
     const bool last = frame->hd.type == NGHTTP2_HEADERS && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (!last) return 0;
-    const Call* call = call_of(h2, frame->hd.stream_id);
+    const GrpcStream* call = call_of(h2, frame->hd.stream_id);
     // Whatever it would still send is of no use.
     if (call != nullptr && !call->ended) nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_NO_ERROR);
     return 0;
@@ -445,16 +324,15 @@ class GrpcSession final : public Session, private GrpcContext {
 
   // ---- what is answered ----
 
-  [[nodiscard]] bool is_late(const Call& call) const noexcept {
+  [[nodiscard]] bool is_late(const GrpcStream& call) const noexcept {
     return call.timeout >= Nanos{0} && now_ - call.begun >= call.timeout;
   }
 
-  void judge_head(Call& call) {
+  void judge_head(GrpcStream& call) {
     if (!call.post) return answer_plain(call, "405");
     if (!is_grpc_content_type(call.value_of(call.content_type))) return answer_plain(call, "415");
     if (call.problem != nullptr) {
-      const bool large = call.header_bytes > limits_.max_header_bytes || call.places.size() >= kMostHeaders;
-      refuse(call, large ? GrpcStatus::kResourceExhausted : GrpcStatus::kInternal, call.problem);
+      refuse(call, call.too_large ? GrpcStatus::kResourceExhausted : GrpcStatus::kInternal, call.problem);
     } else if (is_late(call)) {
       refuse(call, GrpcStatus::kDeadlineExceeded, "the deadline is over");
     } else if (standing == Standing::kUnknown && !handler_.admits(asked_of(call), call.answer, standing)) {
@@ -463,9 +341,9 @@ class GrpcSession final : public Session, private GrpcContext {
   }
 
   // The call without its message. Borrowed until the next.
-  [[nodiscard]] GrpcCall asked_of(const Call& call) {
+  [[nodiscard]] GrpcCall asked_of(const GrpcStream& call) {
     metadata_.clear();
-    for (const Call::Place& place : call.places) metadata_.push_back({call.name_of(place), call.value_of(place)});
+    for (const GrpcStream::Place& place : call.places) metadata_.push_back({call.name_of(place), call.value_of(place)});
     GrpcCall asked;
     asked.path = call.value_of(call.path);
     asked.metadata = metadata_;
@@ -474,7 +352,7 @@ class GrpcSession final : public Session, private GrpcContext {
     return asked;
   }
 
-  void answer(Call& call) {
+  void answer(GrpcStream& call) {
     const std::string_view message = call.message;
     if (is_late(call)) return refuse(call, GrpcStatus::kDeadlineExceeded, "the deadline is over");
     if (message.size() < kGrpcPrefix)
@@ -501,7 +379,7 @@ class GrpcSession final : public Session, private GrpcContext {
   }
 
   // Sends the answer that the call has got.
-  void submit(Call& call) {
+  void submit(GrpcStream& call) {
     if (call.answer.status != GrpcStatus::kOk) return refuse(call, call.answer.status, call.answer.text);
     if (draining_ && call.answer.stays) {
       call.answer.message.swap(call.answer.last);
@@ -509,45 +387,11 @@ class GrpcSession final : public Session, private GrpcContext {
     }
 
     call.answered = true;
-    static const std::array<nghttp2_nv, 2> kHead{fixed(kStatus, "200"), fixed(kContentType, kGrpc)};
-    nghttp2_data_provider provider;
-    provider.source.ptr = &call;
-    provider.read_callback = read_answer;
-    nghttp2_submit_response(h2_, call.id, kHead.data(), kHead.size(), &provider);
-  }
-
-  static ssize_t read_answer(nghttp2_session* h2, std::int32_t id, std::uint8_t* buffer, std::size_t size,
-                             std::uint32_t* flags, nghttp2_data_source* source, void* /*user*/) {
-    Call& call = *static_cast<Call*>(source->ptr);
-    const std::string& message = call.answer.message;
-    std::size_t written = 0;
-    if (call.sent < kGrpcPrefix) {
-      const std::array<char, kGrpcPrefix> prefix = grpc_prefix(static_cast<std::uint32_t>(message.size()));
-      written = std::min(size, kGrpcPrefix - call.sent);
-      std::memcpy(buffer, prefix.data() + call.sent, written);
-      call.sent += written;
-    }
-    if (call.sent >= kGrpcPrefix) {
-      const std::size_t at = call.sent - kGrpcPrefix;
-      const std::size_t part = std::min(size - written, message.size() - at);
-      std::copy_n(message.data() + at, part, buffer + written);
-      written += part;
-      call.sent += part;
-    }
-    const bool all = call.sent == kGrpcPrefix + message.size();
-    if (all && call.answer.stays && written == 0) return NGHTTP2_ERR_DEFERRED;
-    if (all && call.answer.stays) return static_cast<ssize_t>(written);
-    if (all) {
-      *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-      static const nghttp2_nv kDone = fixed(kGrpcStatus, "0");
-      static const nghttp2_nv kLate = fixed(kGrpcStatus, "4");
-      nghttp2_submit_trailer(h2, id, call.end == GrpcStatus::kOk ? &kDone : &kLate, 1);
-    }
-    return static_cast<ssize_t>(written);
+    send_message(h2_, call);
   }
 
   // Says the last word to a call that has stayed open. A message that is still on its way is all that it gets.
-  void end_staying(Call& call, GrpcStatus status) {
+  void end_staying(GrpcStream& call, GrpcStatus status) {
     call.answer.stays = false;
     call.end = status;
     if (status == GrpcStatus::kOk && call.sent == kGrpcPrefix + call.answer.message.size()) {
@@ -558,36 +402,31 @@ class GrpcSession final : public Session, private GrpcContext {
   }
 
   // An answer without a message: one block of headers says it all.
-  void refuse(Call& call, GrpcStatus status, std::string_view why) {
+  void refuse(GrpcStream& call, GrpcStatus status, std::string_view why) {
     call.answered = true;
     forget_message(call);
-    const std::string number = std::to_string(static_cast<int>(status));
-    const std::string text = percent_encoded(why);
-    const std::array<nghttp2_nv, 4> head{fixed(kStatus, "200"), fixed(kContentType, kGrpc),
-                                         copied_value(kGrpcStatus, number), copied_value(kGrpcMessage, text)};
-    nghttp2_submit_response(h2_, call.id, head.data(), head.size(), nullptr);
+    send_status(h2_, call, status, why);
   }
 
-  void answer_plain(Call& call, std::string_view status) {
+  void answer_plain(GrpcStream& call, std::string_view status) {
     call.answered = true;
     forget_message(call);
-    const nghttp2_nv head = copied_value(kStatus, status);
-    nghttp2_submit_response(h2_, call.id, &head, 1, nullptr);
+    send_http_status(h2_, call, status);
   }
 
-  void forget_message(Call& call) noexcept {
+  void forget_message(GrpcStream& call) noexcept {
     pending_ -= call.message.size();
     call.message.clear();
   }
 
-  Call* answering_ = nullptr;  // while the handler is asked
+  GrpcStream* answering_ = nullptr;  // while the handler is asked
   std::uint64_t last_later_ = 0;
   GrpcHandler& handler_;
   const Peer peer_;
   const GrpcLimits limits_;
   nghttp2_session* h2_ = nullptr;
-  std::list<Call> live_;   // at most max_concurrent_streams
-  std::list<Call> spare_;  // at most kMostSpareCalls
+  std::list<GrpcStream> live_;   // at most max_concurrent_streams
+  std::list<GrpcStream> spare_;  // at most kMostSpare
   std::vector<Header> metadata_;
   std::size_t pending_ = 0;  // bytes of messages that are kept
   bool started_ = false;
@@ -599,10 +438,7 @@ class GrpcSession final : public Session, private GrpcContext {
   Nanos began_{0};
   Nanos heard_at_{0};
   Nanos pinged_at_{-1};
-  Nanos refilled_at_{0};
-  Nanos earned_at_{0};
-  double resets_left_;
-  double frames_left_;
+  H2Floods floods_;
 };
 
 class GrpcSession::Later final : public GrpcLater {

@@ -167,7 +167,7 @@ bool Worker::evict_first(Rank rank, const Connection* but) noexcept {
   return true;
 }
 
-// Connections that wait for an answer hold up no other; a few are looked at each time.
+// Connections whose request is being answered are not idle. Looks at a few; at others the next time.
 bool Worker::evict_idle(Rank rank) noexcept {
   constexpr int kMostLookedAt = 16;
   Connections& list = of(rank);

@@ -62,7 +62,7 @@ std::string condition_of(const Notice& notice) {
 }
 
 std::vector<std::string> notice_kinds() {
-  // The server's own; whoever tells another adds it here, so that webhooks can be asked for it.
+  // The server's own. A new kind is added here, so that webhook.kinds can name it.
   std::vector<std::string> kinds{"store_down",   "store_up",       "store_problem", "store_stand_in",  "clock_skew",
                                  "clock_agrees", "ledger_down",    "ledger_up",     "database_down",   "database_up",
                                  "disk_low",     "disk_enough",    "quota_high",    "quota_throttled", "quota_spike",

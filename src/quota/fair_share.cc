@@ -9,7 +9,7 @@ void FairShare::erase(Flow flow, const Turn& turn) {
   if (ready_.erase({turn.finish, turn.arrival, flow}) == 0) later_.erase({turn.start, turn.arrival, flow});
 }
 
-// Moves what has begun to ready_. Time does not wait for turns that begin later while nobody's has begun.
+// Moves what has begun to ready_. While no turn has begun, time moves on to the next that will.
 void FairShare::settle() {
   constexpr double kRounding = 1e-9;
   if (ready_.empty() && !later_.empty()) clock_ = std::max(clock_, std::get<0>(*later_.begin()));

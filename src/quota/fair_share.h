@@ -2,8 +2,8 @@
 //
 // Worst-case fair weighted fair queueing (WF2Q+), with a start as the unit of service. Virtual time runs by 1/W a
 // start, where W is the weight of all flows that wait. A flow's turn begins where its last one ended, or now if that is
-// past, so that nobody saves up turns by staying away; it ends 1/weight later. Of the turns that have begun, the one
-// that ends first is next. A value, and copies tell what would come; O(log n) for each call.
+// past, so that no flow saves up turns while it does not wait; it ends 1/weight later. Of the turns that have begun,
+// the one that ends first is next. A value, and copies tell what would come; O(log n) for each call.
 #pragma once
 
 #include <absl/container/btree_set.h>

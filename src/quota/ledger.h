@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/durability.h"
 #include "headgate/result.h"
 #include "quota/execution.h"
 
@@ -56,17 +57,15 @@ struct UsageRow {
   Usage usage;
 };
 
-enum class Durability : std::uint8_t {
-  kAsync,  // an entry is on disk about `interval` after add(); sooner if many came
-  kSync,   // `done` hears of it once it is on disk
-};
+using base::Durability;
 
 struct LedgerOptions {
+  // kAsync: an entry is on disk about `interval` after add(), sooner if many came. kSync: `done` is called once it is.
   Durability durability = Durability::kAsync;
   // kAsync: what a crash may take; three of them, and the commit under way, when more comes than the disk takes.
   Nanos interval{std::chrono::milliseconds{100}};
   // Executions and usage older than this go, in small steps. Usage stays for 32 days at least, since months are summed
-  // from it. After the wall clock has leapt ahead nothing goes for an hour, so that somebody can set it right.
+  // from it. After the wall clock has leapt ahead nothing goes for an hour, so that it can be set right.
   Nanos retention{std::chrono::hours{24 * 90}};
   // Entries not written yet. At the bound add() refuses, since it may not lose what it took.
   std::size_t max_pending = 200'000;

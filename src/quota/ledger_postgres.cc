@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Nanos kReadPatience = 30s;
-// A batch of entries that nobody waits for may take so many times as long.
+// A batch of entries that no caller waits for may take so many times as long.
 constexpr int kAsyncPatience = 5;
 
 // One batch is one statement, so one round trip, and all or nothing. It does nothing at all if its number has been

@@ -115,7 +115,7 @@ void LedgerWriter::add(Entry entry, Done done) {
 
 bool LedgerWriter::answers_late(Steady::time_point now) const {
   if (options_.durability == Durability::kSync) return true;
-  // While the database is away, entries wait for it in memory, and nobody waits for them.
+  // While the database is away, entries wait for it in memory, and no caller waits for them.
   if (added_ == settled_ || !facts_.problem.empty()) return false;
   return now - oldest_pending() > kMostIntervals * options_.interval;
 }
@@ -155,7 +155,7 @@ Result<void> LedgerWriter::flush() {
   const std::uint64_t target = added_;
   wanted_ = std::max(wanted_, target);
   work_.notify_one();
-  // As long as writes work it waits for its turn; once they fail, no longer than anybody else.
+  // As long as writes work it waits for its turn; once they fail, no longer than a sync entry does.
   const auto give_up = Steady::now() + options_.patience;
   while (settled_ < target) {
     if (!facts_.problem.empty() && Steady::now() >= give_up) return Error{ErrorCode::kIo, facts_.problem, true};
@@ -174,7 +174,7 @@ LedgerFacts LedgerWriter::facts() const {
 
 void LedgerWriter::run() {
   (void)::pthread_setname_np(::pthread_self(), "headgate-ledger");
-  // Nobody waits for it, unless it is far behind: those who answer checks go first.
+  // No caller waits for it, unless it is far behind: threads that answer checks go first.
   if (options_.durability == Durability::kAsync) (void)::setpriority(PRIO_PROCESS, 0, kAsyncNice);
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -199,7 +199,7 @@ LedgerWriter::Steady::time_point LedgerWriter::next_work() const {
   return ending_ && !backlog_.empty() ? std::min(next, end_by_) : next;
 }
 
-// Also with nothing to write, after a failure: nobody may ask again before he hears that it works.
+// Also with nothing to write, after a failure: only a write that works shows that the database is back.
 bool LedgerWriter::retry_due(Steady::time_point now) const {
   return (!backlog_.empty() || back_off_ > 0ns) && now >= retry_at_;
 }

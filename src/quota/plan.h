@@ -17,7 +17,7 @@ namespace headgate::quota {
 
 inline constexpr std::array<Period, 3> kPeriods{Period::kDay, Period::kWeek, Period::kMonth};
 inline constexpr std::array<std::string_view, 3> kPeriodNames{"daily", "weekly", "monthly"};
-// Types that no plan names share this one, so that nobody gets a fresh allowance by making up a name.
+// Types that no plan names share this one, so that making up a name gives no fresh allowance.
 inline constexpr std::string_view kOther = "other";
 
 enum class Mode : std::uint8_t {
@@ -41,7 +41,7 @@ inline constexpr double kLeastWeight = 0.01;
 inline constexpr double kMostWeight = 1'000;
 inline constexpr std::size_t kMostTypes = 100;  // of a plan or a rule
 
-// What one type of command is allowed, and what one such command is taken to use if nobody says.
+// What one type of command is allowed, and what one such command is taken to use if the check does not say.
 struct TypeRule {
   std::array<Amount, 3> limits{};  // by kPeriods
   Amount session{};                // in one session, by day

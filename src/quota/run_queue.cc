@@ -197,7 +197,7 @@ Arrival RunQueue::leave(Sequence sequence) {
   return gone;
 }
 
-// Out of all lists. Nothing that happened at a priority matters once nobody waits there any more.
+// Out of all lists. Nothing that happened at a priority matters once no command waits there any more.
 Arrival RunQueue::take(Sequence sequence, Levels::iterator level) {
   const auto waiter = waiters_.find(sequence);
   Arrival arrival = std::move(waiter->second.arrival);
@@ -240,7 +240,7 @@ std::optional<Nanos> RunQueue::estimate_of(std::size_t position, double factor, 
   return first + static_cast<std::int64_t>(position - 1) * interval(factor);
 }
 
-// Of the run that began first: where it takes longer than they usually do, or nobody knows how long that is, it is
+// Of the run that began first: where it takes longer than they usually do, or it is not known how long that is, it is
 // about in the middle of its time.
 Nanos RunQueue::next_end(Nanos now) const {
   if (mean_ > Nanos{0}) return *last_start_ + mean_ - now;

@@ -1,10 +1,10 @@
-// Who may start a command next, when not everybody may at once.
+// Which command may start next, when not all may at once.
 //
-// Higher priority first; among equals each user gets its share of starts by weight, so that one who asks a thousand
-// times does not starve one who asks once, and nobody saves up turns by staying away; a user's own go by arrival. At
-// most `concurrent` commands run at a time, times the throttle factor (at least one, while that is over 0), and nobody
-// starts while the factor is 0. A pure structure: no clock, no lock, no thread; times are of the steady timeline. O(log
-// n) for each call, but for the two that list.
+// Higher priority first; among equals each user gets its share of starts by weight, so that a thousand commands of one
+// user do not starve the one of another, and no user saves up turns while it has none waiting; a user's own go by
+// arrival. At most `concurrent` commands run at a time, times the throttle factor (at least one, while that is over 0),
+// and none starts while the factor is 0. A pure structure: no clock, no lock, no thread; times are of the steady
+// timeline. O(log n) for each call, but for the two that list.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct RunQueueOptions {
   std::size_t max_waiting = 10'000;
   std::size_t max_waiting_per_user = 1'000;
   std::size_t max_running = 100'000;                   // known at a time; the one that would expire first is forgotten
-  Nanos ttl{std::chrono::seconds{60}};                 // a run that nobody renews or ends is taken to be over
-  Nanos release_every{std::chrono::milliseconds{50}};  // while somebody waits: the least time between two starts
+  Nanos ttl{std::chrono::seconds{60}};                 // a run that is neither renewed nor ended is taken to be over
+  Nanos release_every{std::chrono::milliseconds{50}};  // while a command waits: the least time between two starts
 };
 
 struct Arrival {
@@ -60,7 +60,7 @@ class RunQueue {
   [[nodiscard]] Moved step(double factor, Nanos now);
   [[nodiscard]] Nanos next_step(double factor, Nanos now) const;  // kMaxTime: nothing is due
 
-  // Runs that nobody has renewed are over. All that takes the time does so first; call it to know of them sooner.
+  // Ends runs that were not renewed. Every call that takes the time does so first; call it to know of them sooner.
   void forget_expired_runs(Nanos now);
   [[nodiscard]] bool knows(std::string_view id) const { return ids_.contains(id); }
   // The id that ends so, if it is the only one; looks at all.
@@ -76,7 +76,7 @@ class RunQueue {
     Nanos waited{0};
     std::optional<Nanos> estimate{};  // until it starts; nullopt: nothing to go by (the factor is 0)
   };
-  // In the order in which they would start if nobody else came; of one user only, unless that is empty. Positions are
+  // In the order in which they would start if no other came; of one user only, unless that is empty. Positions are
   // always those of the whole line.
   [[nodiscard]] std::vector<Waiting> waiting(double factor, Nanos now, std::size_t limit,
                                              std::string_view user = {}) const;
@@ -112,7 +112,7 @@ class RunQueue {
     FairShare::Flow flow = 0;
     std::set<Sequence> waiting;
   };
-  // One priority, while somebody waits at it.
+  // One priority, while a command waits at it.
   struct Level {
     FairShare share;
     base::ByText<Line> lines;  // by user
@@ -148,7 +148,7 @@ class RunQueue {
   std::map<Sequence, Run> runs_;
   std::set<std::pair<Nanos, Sequence>> expiries_;  // of runs
   std::optional<Nanos> last_start_;
-  bool flowing_ = false;  // somebody has waited ever since the last start, and the factor was never 0
+  bool flowing_ = false;  // a command has waited ever since the last start, and the factor was never 0
   Nanos mean_{0};         // between two starts while it flowed; 0: not known yet
   Nanos mean_run_{0};     // how long runs took that were ended, not those that lapsed; 0: not known yet
 };

@@ -15,8 +15,8 @@ class SocketWatch {
   SocketWatch() : thread_([this] { run(); }) {}
   ~SocketWatch();
 
-  // While one lives the socket has that long; then both directions are shut down, and whoever waits on it hears that
-  // the peer is gone. One at a time. The socket must stay open meanwhile.
+  // While one lives the socket has that long; then both directions are shut down, and a call that waits on it finds
+  // that the peer is gone. One at a time. The socket must stay open meanwhile.
   class Guard {
    public:
     Guard(SocketWatch& watch, int socket, Nanos patience) : watch_(watch) { watch_.set(socket, patience); }

@@ -32,7 +32,7 @@ struct Config {
   Nanos gate_max_wait{0};                        // how long a check of /v1/gate waits in line at most; 0: never
   net::TlsFiles tls;
   std::string database = "sqlite";  // under data; or "sqlite:/path/file.db"; or where the ledger is in PostgreSQL
-  state::Durability durability = state::Durability::kAsync;
+  base::Durability durability = base::Durability::kAsync;
   cluster::StoreConfig store;
   bool store_given = false;  // by file, variable or flag; otherwise a policy document may choose it
   std::size_t max_cells = 10'000'000;

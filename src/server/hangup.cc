@@ -13,7 +13,7 @@
 namespace headgate::server {
 namespace {
 
-std::atomic<bool> taken{false};
+std::atomic<bool> in_use{false};
 // Made once and never closed: a handler in another thread may be about to write to it at any time.
 std::atomic<int> signalled{-1};
 
@@ -28,12 +28,12 @@ void on_hangup(int) {
 }  // namespace
 
 Result<Hangup> Hangup::open() {
-  if (taken.exchange(true)) {
+  if (in_use.exchange(true)) {
     return Error{ErrorCode::kInvalidArgument, "SIGHUP must have one listener in a process, got a second"};
   }
   const auto give_up = [](const char* what) {
     Error error{ErrorCode::kIo, std::string(what) + ": " + std::strerror(errno), true};
-    taken = false;
+    in_use = false;
     return error;
   };
   if (signalled.load() < 0) signalled = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -54,7 +54,7 @@ Hangup::Hangup(Hangup&& other) noexcept : before_(other.before_), owner_(std::ex
 Hangup::~Hangup() {
   if (!owner_) return;
   ::sigaction(SIGHUP, &before_, nullptr);
-  taken = false;
+  in_use = false;
 }
 
 int Hangup::fd() const noexcept { return signalled.load(); }

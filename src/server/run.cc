@@ -40,7 +40,7 @@ Result<void> run(const Config& config, const std::function<void(Server&)>& start
     (*server)->toggle_emergency("signal");
   }
   notify("STOPPING=1");
-  // Whoever asks a second time does not want to wait.
+  // A second signal ends the process at once.
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   (*server)->stop();
   return {};

@@ -12,8 +12,8 @@
 
 namespace headgate::server {
 
-// Tells $NOTIFY_SOCKET, such as "READY=1\nSTATUS=Listening on 127.0.0.1:7070", "RELOADING=1" or "STOPPING=1". False:
-// nobody wants to know, or it could not be told.
+// Sends to $NOTIFY_SOCKET, such as "READY=1\nSTATUS=Listening on 127.0.0.1:7070", "RELOADING=1" or "STOPPING=1". False:
+// the variable is not set, or sending failed.
 bool notify(std::string_view state) noexcept;
 
 // A listening socket of the service manager's, now ours.

@@ -16,7 +16,7 @@
 namespace headgate::server {
 namespace {
 
-// IN_MODIFY is left out: half-written files are of no use, and whoever writes closes at last.
+// IN_MODIFY is left out: a half-written file is of no use, and its writer closes it in the end.
 constexpr std::uint32_t kEvents = IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB |
                                   IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
 constexpr std::uint32_t kFolderGone = IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT;

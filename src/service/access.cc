@@ -111,18 +111,18 @@ struct Access::Impl {
   static inline std::atomic<std::uint64_t> last_number{0};
   const std::uint64_t number = ++last_number;
 
-  Impl(state::Database& the_database, AccessOptions the_options, Clock& the_clock)
-      : database(the_database),
+  Impl(state::Tokens& the_tokens, AccessOptions the_options, Clock& the_clock)
+      : tokens(the_tokens),
         options(std::move(the_options)),
         clock(the_clock),
-        subjects(the_database, the_clock),
+        subjects(the_tokens, the_clock),
         failures(make_limiter(the_clock)) {}
 
   [[nodiscard]] Nanos wall() const { return clock.wall(clock.now()); }
 
   [[nodiscard]] Admission by_token(std::string_view secret, std::string_view ip) const {
-    const std::uint64_t version = database.token_version();  // before: a change meanwhile is noticed later
-    if (const auto token = database.identify(secret, wall())) {
+    const std::uint64_t version = tokens.token_version();  // before: a change meanwhile is noticed later
+    if (const auto token = tokens.identify(secret, wall())) {
       Admission admission{caller_of(*token), std::nullopt};
       admission.caller.token_version = version;
       return admission;
@@ -227,7 +227,7 @@ struct Access::Impl {
     return unauthorized("a token is needed (Authorization: Bearer hg_..., AUTH, identify)");
   }
 
-  state::Database& database;
+  state::Tokens& tokens;
   const AccessOptions options;
   Clock& clock;
   mutable Subjects subjects;
@@ -236,8 +236,8 @@ struct Access::Impl {
   ExpiringSecrets sessions{1'000, kSessionLifetime};
 };
 
-Access::Access(state::Database& database, AccessOptions options, Clock& clock)
-    : impl_(std::make_unique<Impl>(database, std::move(options), clock)) {}
+Access::Access(state::Tokens& tokens, AccessOptions options, Clock& clock)
+    : impl_(std::make_unique<Impl>(tokens, std::move(options), clock)) {}
 Access::~Access() = default;
 
 bool Access::required() const noexcept { return impl_->options.auth == Auth::kRequired; }
@@ -328,10 +328,10 @@ const Subjects& Access::subjects() const noexcept { return impl_->subjects; }
 
 bool Access::still_good(Credential& credential, Nanos now) const {
   if (credential.token == 0) return credential.session.empty() || impl_->sessions.holds(credential.session, now);
-  if (impl_->database.has_expired(credential.expires, impl_->clock.wall(now))) return false;
-  const std::uint64_t version = impl_->database.token_version();
+  if (impl_->tokens.has_expired(credential.expires, impl_->clock.wall(now))) return false;
+  const std::uint64_t version = impl_->tokens.token_version();
   if (version == credential.token_version) return true;
-  if (!impl_->database.has_token(credential.token)) return false;
+  if (!impl_->tokens.has_token(credential.token)) return false;
   credential.token_version = version;
   return true;
 }

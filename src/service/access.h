@@ -37,7 +37,7 @@ struct AccessOptions {
 
 class Access {
  public:
-  Access(state::Database& database, AccessOptions options, Clock& clock);
+  Access(state::Tokens& tokens, AccessOptions options, Clock& clock);
   ~Access();
 
   // May this request check (/v1/*)? With kLocal every request may; a token that is given must be good all the same.

@@ -7,7 +7,7 @@
 
 #include "headgate/clock.h"
 #include "headgate/result.h"
-#include "state/database.h"
+#include "state/tokens.h"
 
 namespace headgate::service {
 

@@ -23,9 +23,9 @@
 
 #include "headgate/limiter.h"
 #include "quota/book.h"
+#include "quota/command_watch.h"
 #include "quota/ledger.h"
 #include "quota/run_queue.h"
-#include "quota/watch.h"
 #include "service/service.h"
 
 namespace headgate::service {
@@ -33,7 +33,7 @@ namespace headgate::service {
 struct QuotasOptions {
   quota::BookOptions book{};
   quota::RunQueueOptions queue{};
-  quota::WatchOptions watch{};
+  quota::CommandWatchOptions watch{};
   policy::OnStoreFailure on_store_failure = policy::OnStoreFailure::kLocal;
   Nanos kept_for{std::chrono::hours{24 * 90}};  // executions: what is older is not recorded any more
   // Executions that are recorded; a minute's worth may come at once.
@@ -236,7 +236,7 @@ class Quotas final : private ClockListener {
   std::atomic<bool> disk_low_{false};
   const QuotasOptions options_;
   quota::Book book_;
-  quota::Watch watch_;
+  quota::CommandWatch watch_;
   Counts counts_;
 
   struct NumbersKey {

@@ -40,8 +40,8 @@ std::optional<Refusal> Subjects::may_name(const Caller& caller, Bound kind, std:
     if (own == name) return std::nullopt;
     return not_its_own(code_of(kind), caller, of.name, own, name);
   }
-  if (caller.speaks_for_others() || !database_.binds_any(kind)) return std::nullopt;
-  if (!database_.is_bound(kind, name, clock_.wall(clock_.now()))) return std::nullopt;
+  if (caller.speaks_for_others() || !tokens_.binds_any(kind)) return std::nullopt;
+  if (!tokens_.is_bound(kind, name, clock_.wall(clock_.now()))) return std::nullopt;
   return refusal_of(code_of(kind), fmt::format("{} \"{}\" is bound to another token; role gateway speaks for others",
                                                of.name, base::shortened(name, 100)));
 }
@@ -98,7 +98,7 @@ std::optional<Refusal> Subjects::prove(const Caller& caller, Check& check) {
   // Where no agent is proven, a session that belongs to one is worth nothing, and nothing is noted.
   const bool proven = caller.known && !caller.agent.empty();
   if (check.session.empty() && check.parent_session.empty()) return std::nullopt;
-  if (!proven && !database_.binds_any(Bound::kAgent)) return std::nullopt;
+  if (!proven && !tokens_.binds_any(Bound::kAgent)) return std::nullopt;
   if (!check.parent_session.empty() && !caller.speaks_for_others()) {
     if (auto refusal = prove_parent(caller, check)) return refusal;
   }

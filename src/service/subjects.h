@@ -20,7 +20,7 @@ namespace headgate::service {
 
 class Subjects {
  public:
-  Subjects(const state::Database& database, const Clock& clock) : database_(database), clock_(clock) {}
+  Subjects(const state::Tokens& tokens, const Clock& clock) : tokens_(tokens), clock_(clock) {}
 
   // Fills in what the caller's token binds. A refusal: the check names what its caller may not.
   [[nodiscard]] std::optional<Refusal> prove(const Caller& caller, Check& check);
@@ -31,7 +31,7 @@ class Subjects {
   [[nodiscard]] std::optional<Refusal> prove_token(const Caller& caller, Check& check) const;
   [[nodiscard]] std::optional<Refusal> prove_parent(const Caller& caller, const Check& check);
 
-  const state::Database& database_;
+  const state::Tokens& tokens_;
   const Clock& clock_;
   SessionOwners owners_;
 };

@@ -1,17 +1,11 @@
 #include "state/database.h"
 
-#include <SQLiteCpp/SQLiteCpp.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sqlite3.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <future>
-#include <map>
+#include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -21,55 +15,16 @@
 #include "base/utf8.h"
 #include "headgate/check.h"
 #include "state/pending.h"
-#include "state/schema.h"
+#include "state/rows.h"
 #include "state/secret.h"
+#include "state/sqlite_file.h"
 #include "state/token_table.h"
 
 namespace headgate::state {
 namespace {
 
-constexpr int kBusyTimeoutMs = 5'000;  // while it is opened
-// Later one attempt is given up so soon, and its callers hear that; the change is tried again.
-constexpr int kAttemptMs = 1'000;
 constexpr std::chrono::seconds kRetryEvery{1};
-// Audit entries past the bound are dropped this many at a time, with each new one.
-constexpr int kPrunedAtOnce = 100;
-
-Error error_of(const SQLite::Exception& e, const std::string& path) {
-  Error error;
-  error.code = ErrorCode::kIo;
-  switch (e.getErrorCode()) {
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      error.code = ErrorCode::kCorrupt;
-      error.message = fmt::format(
-          "{}: is damaged ({}); restore it from a backup, or move its folder away to start afresh", path, e.what());
-      return error;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      error.transient = true;
-      error.message = fmt::format("{}: is in use by another program ({})", path, e.what());
-      return error;
-    case SQLITE_FULL:
-      error.transient = true;
-      error.message = fmt::format("{}: its disk is full; make room, and try again", path);
-      return error;
-    case SQLITE_IOERR:
-      error.transient = true;
-      error.message = fmt::format("{}: {}; see that its disk has room and works, then try again", path, e.what());
-      return error;
-    default: break;
-  }
-  error.message = fmt::format("{}: {}", path, e.what());
-  return error;
-}
-
 Error invalid(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
-
-// What is kept of an audit entry's before or after.
-std::string bounded(const std::string& json) {
-  return json.size() <= kMaxAuditBytes ? json : fmt::format(R"({{"omitted_bytes": {}}})", json.size());
-}
 
 std::string token_json(const Token& token) {
   nlohmann::ordered_json json{{"role", to_string(token.role)}};
@@ -93,18 +48,17 @@ AuditEntry entry_of(Nanos now, const std::string& by, const char* action, const 
 
 class SqliteDatabase final : public Database {
  public:
+  // May throw SQLite::Exception, as may prepare().
   SqliteDatabase(std::string path, const DatabaseBounds& bounds)
-      : path_(std::move(path)),
-        in_memory_(path_ == ":memory:"),
-        bounds_(bounds),
-        file_(path_, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs),
+      : bounds_(bounds),
+        file_(std::move(path)),
         table_(std::make_unique<const TokenTable>(std::vector<HashedToken>{})) {}
   ~SqliteDatabase() override;
   SqliteDatabase(const SqliteDatabase&) = delete;
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
-  // Before anything else. May throw SQLite::Exception.
-  Result<void> prepare(Durability durability);
+  // Before anything else.
+  Result<void> prepare(base::Durability durability);
 
   void create_token(const TokenRequest& request, const std::string& by, Nanos now, Made made) override;
   std::optional<Token> identify(std::string_view secret, Nanos now) const override;
@@ -124,7 +78,7 @@ class SqliteDatabase final : public Database {
                            Kept kept) override;
   Result<std::vector<PolicyVersion>> versions(std::size_t limit) const override;
   Result<std::optional<PolicyVersion>> version(std::int64_t id) const override;
-  Result<void> ping() const override;
+  Result<void> ping() const override { return file_.ping(); }
   Health health() const override;
 
  private:
@@ -136,36 +90,6 @@ class SqliteDatabase final : public Database {
     Made made;
   };
 
-  // Runs `work` in one transaction and notes how it went, for ping(). REQUIRES: file_mutex_.
-  template <class Work>
-  Result<void> write(Work work) const {
-    try {
-      SQLite::Transaction transaction(file_, SQLite::TransactionBehavior::IMMEDIATE);
-      work();
-      transaction.commit();
-      trouble_.reset();
-      return {};
-    } catch (const SQLite::Exception& e) {
-      trouble_ = error_of(e, path_);
-      return *trouble_;
-    }
-  }
-  template <class T, class Work>
-  Result<T> read(Work work) const {
-    // By a connection of its own, since reading need not wait for a writer; what is in memory has one connection only.
-    const std::lock_guard guard(in_memory_ ? file_mutex_ : reader_mutex_);
-    try {
-      return work(in_memory_ ? file_ : *reader_);
-    } catch (const SQLite::Exception& e) {
-      return error_of(e, path_);
-    }
-  }
-  void load_tokens();
-  void load_settings();
-  void load_last_version();
-  void add_audit(const AuditEntry& entry);
-  void add_version(const PolicyVersion& version);
-  void put_settings(std::span<const Setting> settings);
   // Puts them in force. REQUIRES: mutex_.
   void remember(std::span<const Setting> settings);
   // Puts a new table in force. Pins last as long as one look-up, so an old version is always free soon.
@@ -183,24 +107,17 @@ class SqliteDatabase final : public Database {
   // Notes how the disk does, and tells of a change for the worse or the better.
   void tell_health(const Result<void>& seen);
 
-  const std::string path_;
-  const bool in_memory_;
   const DatabaseBounds bounds_;
+  std::mutex writing_mutex_;  // what is pending is written by one thread at a time; locked before all others
+  mutable SqliteFile file_;
 
-  std::mutex writing_mutex_;       // what is pending is written by one thread at a time; the first of all
-  mutable std::mutex file_mutex_;  // held while the disk is written; guards these two
-  mutable SQLite::Database file_;
-  mutable std::optional<Error> trouble_;  // why the last write failed, if it did
-  mutable std::mutex reader_mutex_;
-  mutable std::optional<SQLite::Database> reader_;
-
-  std::mutex trouble_mutex_;  // held while it is told, so that nobody is told after on_trouble({})
+  std::mutex trouble_mutex_;  // held during the call, so that there is none after on_trouble({})
   Trouble on_trouble_;
 
   mutable std::mutex mutex_;  // never held while the disk is waited for; guards all below, and publishing to table_
   std::condition_variable wake_;
   Listener listener_;
-  std::map<std::string, std::map<std::string, std::string>, std::less<>> settings_;  // by section, then key
+  SettingsBySection settings_;
   Pending pending_;
   std::vector<Kept> waiting_;  // for the next attempt
   std::vector<Creation> creations_;
@@ -212,25 +129,17 @@ class SqliteDatabase final : public Database {
   std::thread thread_;  // none: in memory
 };
 
-Result<void> SqliteDatabase::prepare(Durability durability) {
-  file_.exec("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF");
-  file_.exec(durability == Durability::kSync ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
-  if (auto migrated = migrate(file_, path_); !migrated) return migrated;
-  file_.exec("PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 8388608");
-  const std::string state = file_.execAndGet("PRAGMA quick_check(1)").getString();
-  if (state != "ok") {
-    return Error{ErrorCode::kCorrupt,
-                 fmt::format("{}: is damaged ({}); restore it from a backup, or move its folder away "
-                             "to start afresh",
-                             path_, state)};
-  }
-  load_tokens();
-  load_settings();
-  load_last_version();
-  file_.setBusyTimeout(kAttemptMs);
-  if (in_memory_) return {};
-  reader_.emplace(path_, SQLite::OPEN_READONLY, kBusyTimeoutMs);
-  thread_ = std::thread([this] { serve(); });
+Result<void> SqliteDatabase::prepare(base::Durability durability) {
+  if (Result<void> prepared = file_.prepare(durability); !prepared) return prepared;
+  file_.start();
+  const Result<std::int64_t> last = file_.read<std::int64_t>([this](SQLite::Database& file) {
+    publish(read_tokens(file));
+    settings_ = read_settings(file);
+    return last_version_id(file);
+  });
+  if (!last) return last.error();
+  last_version_ = *last;
+  if (!file_.in_memory()) thread_ = std::thread([this] { serve(); });
   return {};
 }
 
@@ -242,41 +151,6 @@ SqliteDatabase::~SqliteDatabase() {
   }
   wake_.notify_one();
   thread_.join();
-}
-
-void SqliteDatabase::load_last_version() {
-  SQLite::Statement query(file_, "SELECT seq FROM sqlite_sequence WHERE name = 'policy_version'");
-  if (query.executeStep()) last_version_ = query.getColumn(0).getInt64();
-}
-
-void SqliteDatabase::load_tokens() {
-  std::vector<HashedToken> tokens;
-  SQLite::Statement query(file_,
-                          "SELECT id, hash, role, agent, user, tenant, plan, name, created, expires FROM token "
-                          "ORDER BY created, id");
-  while (query.executeStep()) {
-    HashedToken next;
-    next.token.id = query.getColumn(0).getString();
-    const SQLite::Column hash = query.getColumn(1);
-    std::memcpy(next.hash.data(), hash.getBlob(), std::min<std::size_t>(next.hash.size(), hash.getBytes()));
-    next.token.role = role_of(query.getColumn(2).getString()).value_or(Role::kAgent);
-    next.token.agent = query.getColumn(3).getString();
-    next.token.user = query.getColumn(4).getString();
-    next.token.tenant = query.getColumn(5).getString();
-    next.token.plan = query.getColumn(6).getString();
-    next.token.name = query.getColumn(7).getString();
-    next.token.created = Nanos{query.getColumn(8).getInt64()};
-    next.token.expires = Nanos{query.getColumn(9).getInt64()};
-    tokens.push_back(std::move(next));
-  }
-  publish(tokens);
-}
-
-void SqliteDatabase::load_settings() {
-  SQLite::Statement query(file_, "SELECT section, key, value FROM setting");
-  while (query.executeStep()) {
-    settings_[query.getColumn(0).getString()][query.getColumn(1).getString()] = query.getColumn(2).getString();
-  }
 }
 
 void SqliteDatabase::publish(const std::vector<HashedToken>& tokens) {
@@ -353,32 +227,13 @@ void SqliteDatabase::create(Creation creation) {
     if (auto room = make_room(tokens, now); !room) return creation.made(room.error());
     dropped = tokens.size() != before;
   }
-  Result<void> written;
-  {
-    const std::lock_guard guard(file_mutex_);
-    written = write([&] {
-      if (dropped) {
-        SQLite::Statement drop(file_, "DELETE FROM token WHERE expires != 0 AND expires <= ?");
-        drop.bind(1, static_cast<std::int64_t>(expiry_.horizon(now).count()));
-        drop.exec();
-      }
-      SQLite::Statement insert(file_, "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-      insert.bind(1, token.id);
-      insert.bind(2, creation.token.hash.data(), static_cast<int>(creation.token.hash.size()));
-      insert.bind(3, to_string(token.role));
-      insert.bind(4, token.agent);
-      insert.bind(5, token.user);
-      insert.bind(6, token.tenant);
-      insert.bind(7, token.plan);
-      insert.bind(8, token.name);
-      insert.bind(9, static_cast<std::int64_t>(token.created.count()));
-      insert.bind(10, static_cast<std::int64_t>(token.expires.count()));
-      insert.exec();
-      AuditEntry entry = entry_of(now, creation.by, "token.create", token.id);
-      entry.after = token_json(token);
-      add_audit(entry);
-    });
-  }
+  const Result<void> written = file_.write([&](SQLite::Database& file) {
+    if (dropped) delete_tokens_expired_by(file, expiry_.horizon(now));
+    insert_token(file, creation.token);
+    AuditEntry entry = entry_of(now, creation.by, "token.create", token.id);
+    entry.after = token_json(token);
+    insert_audit(file, entry, bounds_.audit_entries);
+  });
   if (!written) return creation.made(written.error());
   {
     const std::lock_guard guard(mutex_);
@@ -422,36 +277,6 @@ bool SqliteDatabase::revoke_token(const std::string& id, const std::string& by, 
   return true;
 }
 
-void SqliteDatabase::add_audit(const AuditEntry& entry) {
-  SQLite::Statement insert(file_,
-                           "INSERT INTO audit (time, who, action, target, before, after) VALUES (?, ?, ?, ?, ?, ?)");
-  insert.bind(1, static_cast<std::int64_t>(entry.time.count()));
-  insert.bind(2, entry.who);
-  insert.bind(3, entry.action);
-  insert.bind(4, entry.target);
-  insert.bind(5, bounded(entry.before));
-  insert.bind(6, bounded(entry.after));
-  insert.exec();
-  SQLite::Statement prune(file_,
-                          "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE id <= ? ORDER BY id LIMIT ?)");
-  prune.bind(1, file_.getLastInsertRowid() - static_cast<std::int64_t>(bounds_.audit_entries));
-  prune.bind(2, kPrunedAtOnce);
-  prune.exec();
-}
-
-void SqliteDatabase::put_settings(std::span<const Setting> settings) {
-  SQLite::Statement put(file_, "INSERT OR REPLACE INTO setting VALUES (?, ?, ?)");
-  SQLite::Statement remove(file_, "DELETE FROM setting WHERE section = ? AND key = ?");
-  for (const Setting& setting : settings) {
-    SQLite::Statement& statement = setting.value ? put : remove;
-    statement.reset();
-    statement.bind(1, setting.section);
-    statement.bind(2, setting.key);
-    if (setting.value) statement.bind(3, *setting.value);
-    statement.exec();
-  }
-}
-
 void SqliteDatabase::remember(std::span<const Setting> settings) {
   for (const Setting& setting : settings) {
     auto& section = settings_[setting.section];
@@ -493,7 +318,7 @@ void SqliteDatabase::written_soon(std::unique_lock<std::mutex> guard, Kept kept)
   if (kept) waiting_.push_back(std::move(kept));
   news_ = true;
   guard.unlock();
-  if (in_memory_) {
+  if (file_.in_memory()) {
     (void)write_pending();
   } else {
     wake_.notify_one();
@@ -544,23 +369,17 @@ Result<void> SqliteDatabase::write_changes(const Pending& changes) {
   std::vector<Setting> settings;
   settings.reserve(changes.settings.size());
   for (const auto& [key, value] : changes.settings) settings.push_back({key.first, key.second, value});
-  const std::lock_guard guard(file_mutex_);
-  return write([&] {
-    SQLite::Statement remove(file_, "DELETE FROM token WHERE id = ?");
-    for (const std::string& id : changes.revoked) {
-      remove.reset();
-      remove.bind(1, id);
-      remove.exec();
-    }
-    for (const PolicyVersion& version : changes.versions) add_version(version);
-    put_settings(settings);
+  return file_.write([&](SQLite::Database& file) {
+    for (const std::string& id : changes.revoked) delete_token(file, id);
+    for (const PolicyVersion& version : changes.versions) insert_version(file, version, bounds_.version_bytes);
+    put_settings(file, settings);
     if (changes.dropped > 0) {
       AuditEntry entry =
           entry_of(changes.entries.empty() ? Nanos{0} : changes.entries.front().time, "server", "audit.dropped", "");
       entry.after = nlohmann::ordered_json{{"entries", changes.dropped}}.dump();
-      add_audit(entry);
+      insert_audit(file, entry, bounds_.audit_entries);
     }
-    for (const AuditEntry& entry : changes.entries) add_audit(entry);
+    for (const AuditEntry& entry : changes.entries) insert_audit(file, entry, bounds_.audit_entries);
   });
 }
 
@@ -590,28 +409,9 @@ std::vector<Setting> SqliteDatabase::settings(std::string_view section) const {
 }
 
 Result<std::vector<AuditEntry>> SqliteDatabase::audit(const AuditQuery& query) const {
-  return read<std::vector<AuditEntry>>([&](SQLite::Database& file) {
-    std::vector<AuditEntry> entries;
-    SQLite::Statement select(file,
-                             "SELECT id, time, who, action, target, before, after FROM audit "
-                             "WHERE (?1 <= 0 OR id < ?1) AND substr(action, 1, length(?2)) = ?2 "
-                             "ORDER BY id DESC LIMIT ?3");
-    select.bind(1, query.before);
-    select.bind(2, query.action);
-    select.bind(3, static_cast<std::int64_t>(std::min(query.limit, bounds_.audit_entries)));
-    while (select.executeStep()) {
-      AuditEntry entry;
-      entry.id = select.getColumn(0).getInt64();
-      entry.time = Nanos{select.getColumn(1).getInt64()};
-      entry.who = select.getColumn(2).getString();
-      entry.action = select.getColumn(3).getString();
-      entry.target = select.getColumn(4).getString();
-      entry.before = select.getColumn(5).getString();
-      entry.after = select.getColumn(6).getString();
-      entries.push_back(std::move(entry));
-    }
-    return entries;
-  });
+  AuditQuery at_most = query;
+  at_most.limit = std::min(query.limit, bounds_.audit_entries);
+  return file_.read<std::vector<AuditEntry>>([&](SQLite::Database& file) { return read_audit(file, at_most); });
 }
 
 std::int64_t SqliteDatabase::add_version(const PolicyVersion& version, std::span<const Setting> settings,
@@ -628,37 +428,6 @@ std::int64_t SqliteDatabase::add_version(const PolicyVersion& version, std::span
   return id;
 }
 
-void SqliteDatabase::add_version(const PolicyVersion& version) {
-  SQLite::Statement insert(
-      file_, "INSERT INTO policy_version (id, time, who, source, note, bytes, text) VALUES (?, ?, ?, ?, ?, ?, ?)");
-  insert.bind(1, version.id);
-  insert.bind(2, static_cast<std::int64_t>(version.time.count()));
-  insert.bind(3, version.who);
-  insert.bind(4, version.source);
-  insert.bind(5, version.note);
-  insert.bind(6, static_cast<std::int64_t>(version.text.size()));
-  insert.bind(7, version.text);
-  insert.exec();
-  SQLite::Statement prune(file_,
-                          "DELETE FROM policy_version WHERE id IN (SELECT id FROM ("
-                          "SELECT id, row_number() OVER newest AS place, sum(bytes) OVER newest AS bytes "
-                          "FROM policy_version WINDOW newest AS (ORDER BY id DESC)) "
-                          "WHERE place > ? OR (place > 1 AND bytes > ?))");
-  prune.bind(1, static_cast<std::int64_t>(kMostVersions));
-  prune.bind(2, static_cast<std::int64_t>(bounds_.version_bytes));
-  prune.exec();
-}
-
-PolicyVersion version_of(SQLite::Statement& row) {
-  PolicyVersion version;
-  version.id = row.getColumn(0).getInt64();
-  version.time = Nanos{row.getColumn(1).getInt64()};
-  version.who = row.getColumn(2).getString();
-  version.source = row.getColumn(3).getString();
-  version.note = row.getColumn(4).getString();
-  return version;
-}
-
 Result<std::vector<PolicyVersion>> SqliteDatabase::versions(std::size_t limit) const {
   const std::size_t most = std::min(limit, kMostVersions);
   std::vector<PolicyVersion> found;
@@ -670,12 +439,9 @@ Result<std::vector<PolicyVersion>> SqliteDatabase::versions(std::size_t limit) c
     }
   }
   const std::int64_t before = found.empty() ? std::numeric_limits<std::int64_t>::max() : found.back().id;
-  return read<std::vector<PolicyVersion>>([&](SQLite::Database& file) {
-    SQLite::Statement select(
-        file, "SELECT id, time, who, source, note FROM policy_version WHERE id < ? ORDER BY id DESC LIMIT ?");
-    select.bind(1, before);
-    select.bind(2, static_cast<std::int64_t>(most - found.size()));
-    while (select.executeStep()) found.push_back(version_of(select));
+  return file_.read<std::vector<PolicyVersion>>([&](SQLite::Database& file) {
+    std::vector<PolicyVersion> kept = read_versions(file, before, most - found.size());
+    std::move(kept.begin(), kept.end(), std::back_inserter(found));
     return std::move(found);
   });
 }
@@ -688,75 +454,10 @@ Result<std::optional<PolicyVersion>> SqliteDatabase::version(std::int64_t id) co
       if (version.id == id) return Found(version);
     }
   }
-  return read<Found>([&](SQLite::Database& file) -> Found {
-    SQLite::Statement select(file, "SELECT id, time, who, source, note, text FROM policy_version WHERE id = ?");
-    select.bind(1, id);
-    if (!select.executeStep()) return std::nullopt;
-    PolicyVersion found = version_of(select);
-    found.text = select.getColumn(5).getString();
-    return found;
-  });
-}
-
-Result<void> SqliteDatabase::ping() const {
-  const std::lock_guard guard(file_mutex_);
-  int moved = 0;
-  if (sqlite3_file_control(file_.getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved != 0) {
-    return Error{ErrorCode::kIo, fmt::format("{}: has been moved or removed while in use", path_)};
-  }
-  if (trouble_) {
-    return write([&] { file_.exec("UPDATE touched SET times = times + 1"); });
-  }
-  try {
-    const SQLite::Transaction begun(file_, SQLite::TransactionBehavior::IMMEDIATE);  // and rolled back
-  } catch (const SQLite::Exception& e) {
-    return error_of(e, path_);
-  }
-  return {};
-}
-
-// SQLite would make it as the umask has it; its companions then take after it.
-Result<void> make_private(const std::string& path) {
-  const int made = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (made < 0) {
-    return Error{ErrorCode::kIo, fmt::format("{}: cannot be opened: {}", path, std::strerror(errno))};
-  }
-  ::close(made);
-  return {};
+  return file_.read<Found>([&](SQLite::Database& file) { return read_version(file, id); });
 }
 
 }  // namespace
-
-const char* to_string(Role role) noexcept {
-  switch (role) {
-    case Role::kAgent: return "agent";
-    case Role::kGateway: return "gateway";
-    case Role::kViewer: return "viewer";
-    case Role::kAdmin: return "admin";
-  }
-  return "unknown";
-}
-
-std::optional<Role> role_of(std::string_view text) noexcept {
-  for (const Role role : {Role::kAgent, Role::kGateway, Role::kViewer, Role::kAdmin}) {
-    if (text == to_string(role)) return role;
-  }
-  return std::nullopt;
-}
-
-// The callback owns what it tells, since it may still be at it when the caller has gone on.
-Result<NewToken> Database::create_token(const TokenRequest& request, const std::string& by, Nanos now) {
-  const auto told = std::make_shared<std::promise<Result<NewToken>>>();
-  create_token(request, by, now, [told](const Result<NewToken>& made) { told->set_value(made); });
-  return told->get_future().get();
-}
-
-Result<bool> Database::revoke_token(const std::string& id, const std::string& by, Nanos now) {
-  const auto told = std::make_shared<std::promise<Result<void>>>();
-  if (!revoke_token(id, by, now, [told](const Result<void>& kept) { told->set_value(kept); })) return false;
-  if (const Result<void> kept = told->get_future().get(); !kept) return kept.error();
-  return true;
-}
 
 Result<void> Database::change(std::span<const Setting> settings, const AuditEntry& entry) {
   const auto told = std::make_shared<std::promise<Result<void>>>();
@@ -780,14 +481,13 @@ Result<std::int64_t> Database::add_version(const PolicyVersion& version, std::sp
 }
 
 Result<std::unique_ptr<Database>> Database::open(const std::string& path, const DatabaseBounds& bounds,
-                                                 Durability durability) {
+                                                 base::Durability durability) {
   if (path != ":memory:") {
-    if (auto checked = check_header(path); !checked) return checked.error();
-    if (auto made = make_private(path); !made) return made.error();
+    if (Result<void> made = SqliteFile::make(path); !made) return std::move(made).error();
   }
   try {
     auto database = std::make_unique<SqliteDatabase>(path, bounds);
-    if (auto prepared = database->prepare(durability); !prepared) return prepared.error();
+    if (Result<void> prepared = database->prepare(durability); !prepared) return std::move(prepared).error();
     return Result<std::unique_ptr<Database>>(std::move(database));
   } catch (const SQLite::Exception& e) {
     return error_of(e, path);

@@ -41,7 +41,7 @@ std::string random_hex(std::size_t bytes) {
 Sha256 sha256(std::string_view bytes) {
   thread_local std::unique_ptr<EVP_MD_CTX, FreeContext> context(EVP_MD_CTX_new());
   Sha256 hash{};
-  // These fail only without memory or without SHA-256, and then nobody may pass for anybody.
+  // These fail only without memory or without SHA-256, and then no secret may match another.
   if (context == nullptr || EVP_DigestInit_ex2(context.get(), sha256_algorithm(), nullptr) != 1 ||
       EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) != 1 ||
       EVP_DigestFinal_ex(context.get(), hash.data(), nullptr) != 1) {

@@ -20,7 +20,7 @@ using Sha256 = std::array<std::uint8_t, 32>;
 inline constexpr std::string_view kTokenPrefix = "hg_";
 inline constexpr std::size_t kTokenBytes = 32;
 [[nodiscard]] std::string new_token_secret();
-// Whether it could be one at all, so that nobody hashes what cannot.
+// Whether it could be one at all: what could not is not hashed.
 [[nodiscard]] bool looks_like_token(std::string_view secret) noexcept;
 
 }  // namespace headgate::state

@@ -1,6 +1,6 @@
 // All tokens in memory, found by the hash of their secret.
 //
-// Immutable once built: whoever changes a token publishes another table.
+// Immutable once built: a change of tokens publishes another table.
 #pragma once
 
 #include <algorithm>

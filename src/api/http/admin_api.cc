@@ -115,7 +115,7 @@ void get_audit(Call& call) {
   if (!limit) return;
   const auto before = query_number(call, "before", 0, {0, kAnyId});
   if (!before) return;
-  state::Database::AuditQuery query;
+  state::AuditQuery query;
   query.limit = static_cast<std::size_t>(*limit);
   query.before = *before;
   query.action = net::query_value(call.request.query, "action");

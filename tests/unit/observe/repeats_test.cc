@@ -29,6 +29,18 @@ TEST(Repeats, OneConditionIsQueuedOnceAndCounted) {
   EXPECT_EQ(repeats.leaves(escalation_of("B", kStart)).count, 1U);
 }
 
+TEST(Repeats, MadeUpOperationsAreOneCondition) {
+  Repeats repeats;
+  const auto come = [&](std::string operation) {
+    Notice notice = escalation_of("A", kStart);
+    notice.operation = std::move(operation);
+    return repeats.arrives(notice);
+  };
+  EXPECT_TRUE(come("made-up-0"));
+  for (int i = 1; i < 100; ++i) EXPECT_FALSE(come("made-up-" + std::to_string(i)));
+  EXPECT_EQ(repeats.leaves(escalation_of("A", kStart)).count, 100U);
+}
+
 TEST(Repeats, WhatComesWithinTheCoolDownIsARepeatAndGoesOnCounting) {
   Repeats repeats;
   const auto come = [&](Nanos at) {

@@ -342,7 +342,7 @@ Config unusual(const test::TempFolder& folder) {
   config.hosts = {"a.example.com"};
   config.tls = {file, file, file};
   config.database = "sqlite:/x.db";
-  config.durability = state::Durability::kSync;
+  config.durability = base::Durability::kSync;
   config.store.ca = config.store.cert = config.store.key = file;
   config.store.server_name = "redis.internal";
   config.store.sentinel_user = "u";

@@ -136,6 +136,16 @@ TEST(Database, RevokingATokenTakesEffectAtOnceAndForGood) {
   EXPECT_FALSE(open_at(folder.file("a.db"))->identify(secret, kNow));
 }
 
+TEST(Database, AnExpiredTokenStaysSoWhenTheClockIsSetBack) {
+  const auto database = open_at(":memory:");
+  const auto expiring = database->create_token(request(Role::kAgent, "A", "", 10s), "tester", kNow);
+  const auto later = database->create_token(request(Role::kAgent, "B", "", 20s), "tester", kNow);
+  EXPECT_FALSE(database->identify(expiring->secret, kNow + 10s));
+  EXPECT_FALSE(database->identify(expiring->secret, kNow));
+  EXPECT_FALSE(database->is_bound(Bound::kAgent, "A", kNow));
+  EXPECT_TRUE(database->identify(later->secret, kNow));
+}
+
 TEST(Database, AuditsWhoMadeAndRevokedATokenButNotItsSecret) {
   const auto database = open_at(":memory:");
   auto made = database->create_token(request(Role::kAgent, "A", "n\"1"), "ann", kNow);
@@ -268,7 +278,7 @@ TEST(Database, AuditKeepsTheNewestAndOnlyTheLengthOfWhatIsTooLong) {
 TEST(Database, KeepsTheNewestVersionsWithTheirText) {
   const auto database = open_at(":memory:");
   std::int64_t last = 0;
-  for (std::size_t i = 0; i < Database::kMostVersions + 3; ++i) {
+  for (std::size_t i = 0; i < kMostVersions + 3; ++i) {
     PolicyVersion version;
     version.time = kNow;
     version.who = "ann";
@@ -282,7 +292,7 @@ TEST(Database, KeepsTheNewestVersionsWithTheirText) {
     last = *id;
   }
   const auto all = database->versions(1000).value();
-  ASSERT_EQ(all.size(), Database::kMostVersions);
+  ASSERT_EQ(all.size(), kMostVersions);
   EXPECT_EQ(all[0].id, last);
   EXPECT_EQ(all[0].note, "note 202");
   EXPECT_TRUE(all[0].text.empty());

@@ -1,6 +1,6 @@
 // Real files, a real inotify and real signals. The time that debouncing goes by is passed in; tests wait for the
 // descriptor, with a deadline that only a failure reaches.
-#include "server/watch.h"
+#include "server/reload_trigger.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "quota/watch.h"
+#include "quota/command_watch.h"
 
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@ std::string more_since(std::uint64_t held_back, std::string_view what) {
 
 }  // namespace
 
-struct Watch::Impl {
+struct CommandWatch::Impl {
   // A kind of alert that is told at most once per cool-down, with the number of those that were not.
   struct CoolDown {
     bool told = false;
@@ -103,13 +103,13 @@ struct Watch::Impl {
     std::uint64_t throttled = 0;
   };
 
-  explicit Impl(const WatchOptions& given) : options(given) {}
+  explicit Impl(const CommandWatchOptions& given) : options(given) {}
   User& user(std::string_view name, Nanos now);
   void high(const Command& command, const Standing& standing, User& user, std::vector<Alert>& alerts) const;
   void spike(const Command& command, User& user, std::vector<Alert>& alerts) const;
   void throttle(const Command& command, std::vector<Alert>& alerts);
 
-  const WatchOptions options;
+  const CommandWatchOptions options;
   std::mutex mutex;
   base::ByText<User> users;
   std::list<const std::string*> quiet;  // the longest quiet first
@@ -117,7 +117,7 @@ struct Watch::Impl {
   CoolDown throttled;
 };
 
-Watch::Impl::User& Watch::Impl::user(std::string_view name, Nanos now) {
+CommandWatch::Impl::User& CommandWatch::Impl::user(std::string_view name, Nanos now) {
   const auto at = users.find(name);
   if (at != users.end()) {
     quiet.splice(quiet.end(), quiet, at->second.quiet);
@@ -132,7 +132,8 @@ Watch::Impl::User& Watch::Impl::user(std::string_view name, Nanos now) {
   return added->second;
 }
 
-void Watch::Impl::high(const Command& command, const Standing& standing, User& user, std::vector<Alert>& alerts) const {
+void CommandWatch::Impl::high(const Command& command, const Standing& standing, User& user,
+                              std::vector<Alert>& alerts) const {
   if (standing.limit.unlimited() || standing.limit.value == 0) return;
   const double share = static_cast<double>(standing.used) / static_cast<double>(standing.limit.value);
   const auto told = std::find_if(user.high.begin(), user.high.end(), [&](const High& one) {
@@ -150,7 +151,7 @@ void Watch::Impl::high(const Command& command, const Standing& standing, User& u
                     share * 100});
 }
 
-void Watch::Impl::spike(const Command& command, User& user, std::vector<Alert>& alerts) const {
+void CommandWatch::Impl::spike(const Command& command, User& user, std::vector<Alert>& alerts) const {
   user.pace.count(command.now);
   const auto count = static_cast<double>(user.pace.current());
   if (user.pace.current() < options.spike_least || !user.pace.known()) return;
@@ -162,7 +163,7 @@ void Watch::Impl::spike(const Command& command, User& user, std::vector<Alert>& 
                     count});
 }
 
-void Watch::Impl::throttle(const Command& command, std::vector<Alert>& alerts) {
+void CommandWatch::Impl::throttle(const Command& command, std::vector<Alert>& alerts) {
   const Nanos width = std::max(Nanos{1}, options.throttled_over / std::int64_t{kThrottleSlots});
   const std::int64_t number = command.now / width;
   Slot& slot = slots[static_cast<std::size_t>(number) % kThrottleSlots];
@@ -187,10 +188,10 @@ void Watch::Impl::throttle(const Command& command, std::vector<Alert>& alerts) {
                     share});
 }
 
-Watch::Watch(WatchOptions options) : impl_(std::make_unique<Impl>(options)) {}
-Watch::~Watch() = default;
+CommandWatch::CommandWatch(CommandWatchOptions options) : impl_(std::make_unique<Impl>(options)) {}
+CommandWatch::~CommandWatch() = default;
 
-std::vector<Alert> Watch::admitted(const Command& command, const std::array<Standing, 3>& standings) {
+std::vector<Alert> CommandWatch::admitted(const Command& command, const std::array<Standing, 3>& standings) {
   std::vector<Alert> alerts;
   const std::scoped_lock lock(impl_->mutex);
   Impl::User& user = impl_->user(command.user, command.now);
@@ -200,14 +201,14 @@ std::vector<Alert> Watch::admitted(const Command& command, const std::array<Stan
   return alerts;
 }
 
-void Watch::found(const Command& command, const std::array<Standing, 3>& standings) {
+void CommandWatch::found(const Command& command, const std::array<Standing, 3>& standings) {
   std::vector<Alert> told_before;
   const std::scoped_lock lock(impl_->mutex);
   Impl::User& user = impl_->user(command.user, command.now);
   for (const Standing& standing : standings) impl_->high(command, standing, user, told_before);
 }
 
-std::vector<Alert> Watch::recorded(const Execution& execution, Nanos now) {
+std::vector<Alert> CommandWatch::recorded(const Execution& execution, Nanos now) {
   std::vector<Alert> alerts;
   const bool slow = std::chrono::milliseconds{execution.duration_ms} > impl_->options.long_run;
   if (!slow && execution.exit_code == 0) return alerts;

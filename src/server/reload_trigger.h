@@ -1,6 +1,6 @@
 // A ReloadTrigger says when policies should be read again: their files have changed, or SIGHUP has come.
 //
-// Its core is a descriptor for somebody's event loop; ReloadThread is a loop for those who have none. Bursts are one
+// Its core is a descriptor for an event loop; ReloadThread is a loop of its own. Bursts are one
 // trigger: after 100 ms of quiet, or 2 s after the first change. Neither reads a clock or the files themselves.
 #pragma once
 

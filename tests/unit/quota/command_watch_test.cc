@@ -1,4 +1,4 @@
-#include "quota/watch.h"
+#include "quota/command_watch.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ std::string texts(const std::vector<Alert>& alerts) {
 }
 
 // So many commands of one user, evenly within a minute; what was told.
-std::string minute_of(Watch& watch, std::string_view user, int commands, Nanos at) {
+std::string minute_of(CommandWatch& watch, std::string_view user, int commands, Nanos at) {
   std::string told;
   for (int i = 0; i < commands; ++i)
     told += texts(watch.admitted({user, "shell", 1, at + i * (60s / commands)}, kNoQuotas));
@@ -33,8 +33,8 @@ std::string minute_of(Watch& watch, std::string_view user, int commands, Nanos a
 }
 
 TEST(QuotaWatch, TellsOnceWhenAQuotaIsNearlyUsedUp) {
-  Watch watch;
-  const Watch::Command command{"ann", "shell", 1, 1s};
+  CommandWatch watch;
+  const CommandWatch::Command command{"ann", "shell", 1, 1s};
   EXPECT_EQ(texts(watch.admitted(command, standing(399))), "");
   const auto alerts = watch.admitted(command, standing(400));
   EXPECT_EQ(texts(alerts), "quota_high: \"ann\" has used 400 of 500 shell commands today (80 %)");
@@ -50,8 +50,8 @@ TEST(QuotaWatch, TellsOnceWhenAQuotaIsNearlyUsedUp) {
 }
 
 TEST(QuotaWatch, WhatWasHighBeforeItWatchedHasBeenTold) {
-  Watch watch;
-  const Watch::Command command{"ann", "shell", 1, 1s};
+  CommandWatch watch;
+  const CommandWatch::Command command{"ann", "shell", 1, 1s};
   watch.found(command, standing(450, 2'000));
   EXPECT_EQ(texts(watch.admitted(command, standing(451, 2'001))), "");
   EXPECT_EQ(texts(watch.admitted(command, standing(452, 2'400))),
@@ -61,7 +61,7 @@ TEST(QuotaWatch, WhatWasHighBeforeItWatchedHasBeenTold) {
 }
 
 TEST(QuotaWatch, TellsQuotasApart) {
-  Watch watch;
+  CommandWatch watch;
   EXPECT_EQ(texts(watch.admitted({"ann", "shell", 1, 1s}, standing(499, 2'999, 9'999'999))),
             "quota_high: \"ann\" has used 499 of 500 shell commands today (99 %)\n"
             "quota_high: \"ann\" has used 2999 of 3000 shell commands this week (99 %)");
@@ -74,7 +74,7 @@ TEST(QuotaWatch, TellsQuotasApart) {
 }
 
 TEST(QuotaWatch, TellsWhenOverHalfOfCommandsAreThrottled) {
-  Watch watch;
+  CommandWatch watch;
   for (int i = 0; i < 10; ++i) EXPECT_EQ(texts(watch.admitted({"ann", "shell", 1, 1s}, kNoQuotas)), "");
   for (int i = 0; i < 10; ++i) EXPECT_EQ(texts(watch.admitted({"bob", "code", 0.6, 2s}, kNoQuotas)), "") << i;
   const auto alerts = watch.admitted({"bob", "code", 0.6, 3s}, kNoQuotas);
@@ -89,14 +89,14 @@ TEST(QuotaWatch, TellsWhenOverHalfOfCommandsAreThrottled) {
 }
 
 TEST(QuotaWatch, FewThrottledCommandsAreNotTold) {
-  Watch watch;
+  CommandWatch watch;
   for (int i = 0; i < 19; ++i) EXPECT_EQ(texts(watch.admitted({"ann", "shell", 0.3, 1s}, kNoQuotas)), "");
   for (int i = 0; i < 19; ++i) EXPECT_EQ(texts(watch.admitted({"ann", "shell", 0.3, 5min + 30s}, kNoQuotas)), "");
   EXPECT_NE(texts(watch.admitted({"ann", "shell", 0.3, 5min + 30s}, kNoQuotas)), "");
 }
 
 TEST(QuotaWatch, TellsOfASpikeAboveTheUsersUsualPace) {
-  Watch watch;
+  CommandWatch watch;
   for (int i = 0; i < 20; ++i) EXPECT_EQ(minute_of(watch, "ann", 10, i * 1min), "");
   EXPECT_EQ(minute_of(watch, "ann", 40, 20min), "");
   EXPECT_EQ(minute_of(watch, "ann", 60, 21min), "quota_spike: \"ann\" runs 46 commands within a minute, usually 11.4");
@@ -105,7 +105,7 @@ TEST(QuotaWatch, TellsOfASpikeAboveTheUsersUsualPace) {
 }
 
 TEST(QuotaWatch, NothingIsUsualForANewUserNorAFewCommands) {
-  Watch watch;
+  CommandWatch watch;
   for (int i = 0; i < 10; ++i) EXPECT_EQ(minute_of(watch, "ann", 100, i * 1min), "");
   EXPECT_EQ(minute_of(watch, "bob", 1, 0min), "");
   EXPECT_EQ(minute_of(watch, "bob", 29, 60min), "") << "many for bob, but not many";
@@ -113,14 +113,14 @@ TEST(QuotaWatch, NothingIsUsualForANewUserNorAFewCommands) {
 }
 
 TEST(QuotaWatch, UsualPaceFadesWithinHours) {
-  Watch watch;
+  CommandWatch watch;
   for (int i = 0; i < 60; ++i) EXPECT_EQ(minute_of(watch, "ann", 100, i * 1min), "");
   EXPECT_EQ(minute_of(watch, "ann", 399, 60min), "");
   EXPECT_NE(minute_of(watch, "ann", 31, 60min + 24h * 365), "");
 }
 
 TEST(QuotaWatch, TellsOfCommandsThatRunForLong) {
-  Watch watch;
+  CommandWatch watch;
   Execution execution{.user = "ann", .type = "test", .duration_ms = 300'000};
   EXPECT_EQ(texts(watch.recorded(execution, 0s)), "");
   execution.duration_ms = 450'000;
@@ -134,7 +134,7 @@ TEST(QuotaWatch, TellsOfCommandsThatRunForLong) {
 }
 
 TEST(QuotaWatch, TellsOfCommandsThatFail) {
-  Watch watch;
+  CommandWatch watch;
   Execution execution{.user = "ann", .type = "shell", .duration_ms = 5, .exit_code = 2, .error = "secret"};
   const auto alerts = watch.recorded(execution, 1s);
   EXPECT_EQ(texts(alerts), "command_failed: a shell command of \"ann\" failed with exit code 2");
@@ -151,7 +151,7 @@ TEST(QuotaWatch, TellsOfCommandsThatFail) {
 }
 
 TEST(QuotaWatch, ForgetsWhoWasQuietForLongest) {
-  Watch watch({.max_users = 2});
+  CommandWatch watch({.max_users = 2});
   EXPECT_NE(texts(watch.admitted({"ann", "shell", 1, 1s}, standing(450))), "");
   EXPECT_NE(texts(watch.admitted({"bob", "shell", 1, 2s}, standing(450))), "");
   EXPECT_EQ(texts(watch.admitted({"ann", "shell", 1, 3s}, standing(451))), "");
@@ -161,7 +161,7 @@ TEST(QuotaWatch, ForgetsWhoWasQuietForLongest) {
 }
 
 TEST(QuotaWatch, CommandOfAKnownUserAllocatesNothing) {
-  Watch watch;
+  CommandWatch watch;
   const std::string user = "a-user-whose-name-is-too-long-to-be-kept-without-memory";
   EXPECT_EQ(texts(watch.admitted({user, "shell", 1, 1s}, standing(1))), "");
   EXPECT_EQ(test::allocations_in([&] {

@@ -1,9 +1,9 @@
 // Watches commands for what a person should hear of: a quota nearly used up, commands throttled for long, spikes,
 // commands that run for long, commands that fail.
 //
-// Safe for concurrent use; a lock for a moment, and no allocation but for users it has not seen and what it tells. Each
-// alert is told once per crossing or once per cool-down, not once per command. Of users beyond the bound those that
-// were quiet for longest are forgotten: what was told of them may be told again.
+// Safe for concurrent use; a lock for a moment, and no allocation but for new users and alerts. Each alert
+// is raised once per crossing or once per cool-down, not once per command. Of users beyond the bound those that were
+// quiet for longest are forgotten, and their alerts may be raised again.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace headgate::quota {
 
-struct WatchOptions {
+struct CommandWatchOptions {
   double high = 0.8;             // of a quota
   double throttled_share = 0.5;  // of commands within `throttled_over`, if there were enough
   Nanos throttled_over{std::chrono::minutes{5}};
@@ -47,10 +47,10 @@ struct Standing {
   Amount limit{};
 };
 
-class Watch {
+class CommandWatch {
  public:
-  explicit Watch(WatchOptions options = {});
-  ~Watch();
+  explicit CommandWatch(CommandWatchOptions options = {});
+  ~CommandWatch();
 
   struct Command {
     std::string_view user;
@@ -58,9 +58,9 @@ class Watch {
     double factor = 1;  // at which it runs
     Nanos now{0};       // steady
   };
-  // After a command was admitted: what is to be told now.
+  // After a command was admitted: what to report now.
   [[nodiscard]] std::vector<Alert> admitted(const Command& command, const std::array<Standing, 3>& standings);
-  // How quotas stood when this began to watch: whoever watched before has told of those that were high then.
+  // How quotas stood when this began to watch: those that were high then have been reported before.
   void found(const Command& command, const std::array<Standing, 3>& standings);
   // After one was recorded.
   [[nodiscard]] std::vector<Alert> recorded(const Execution& execution, Nanos now);

@@ -1,4 +1,4 @@
-#include "server/watch.h"
+#include "server/reload_trigger.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
