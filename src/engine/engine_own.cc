@@ -132,7 +132,7 @@ void Engine::ask_own(const store::Charge& charge, const Limit& limit, const stor
 
 store::Applied Engine::judge_own_unanswered(const Error& why, const store::Charge& charge, const store::Ask& ask,
                                             core::Outcome& outcome) {
-  if (why.code == ErrorCode::kTimedOut) {
+  if (why.code == ErrorCode::kTimedOut || why.code == ErrorCode::kOverloaded) {
     late_.fetch_add(1, std::memory_order_relaxed);
     outcome = {};
     outcome.limit = charge.limit->current().most;

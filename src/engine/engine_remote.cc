@@ -59,10 +59,12 @@ void Engine::deny_unanswered(CheckDecision& decision, bool late) const {
 
 Engine::Answered Engine::unanswered(const Error& why, Plan& plan, CheckDecision& decision) {
   using policy::OnStoreFailure;
-  const bool late = why.code == ErrorCode::kTimedOut;
+  const bool overloaded = why.code == ErrorCode::kOverloaded;
+  const bool late = overloaded || why.code == ErrorCode::kTimedOut;
   if (late) late_.fetch_add(1, std::memory_order_relaxed);
-  const auto denies = [late](OnStoreFailure rule) {
-    return rule == OnStoreFailure::kClosed || (late && rule == OnStoreFailure::kLocal);
+  // An overload of this node denies under every rule: its callers can bring it about, and must gain nothing by it.
+  const auto denies = [=](OnStoreFailure rule) {
+    return overloaded || rule == OnStoreFailure::kClosed || (late && rule == OnStoreFailure::kLocal);
   };
   for (std::size_t j = 0; j < decision.judged.size(); ++j) {
     const Judged& judged = decision.judged[j];

@@ -42,7 +42,7 @@ struct Ask {
   // With kReserve: what fits now is charged now, not at the instant at which the last of them does, so that nobody who
   // shares a limit with somebody who waits has to wait, too. A leaky bucket's turn comes after the wait all the same.
   bool apart = false;
-  // Whose share the new cells are of, in a store in memory. Empty: of no share. Read only where a cell is made.
+  // Whose share is used: of cells in a store in memory, of places in the queue to a remote one. Empty: no share.
   std::string_view owner{};
 };
 

@@ -147,6 +147,7 @@ StatusAndCode answer_to(const Error& error) noexcept {
     case ErrorCode::kForbidden: return {403, "wrong_agent"};
     case ErrorCode::kCorrupt:
     case ErrorCode::kTimedOut:
+    case ErrorCode::kOverloaded:
     case ErrorCode::kIo: break;
   }
   return {503, "storage_failed"};

@@ -8,13 +8,22 @@
 
 namespace headgate::store::redis {
 
+bool PlanQueue::enter(Plan& plan) {
+  if (waiting() == kMaxQueued) return false;
+  if (!plan.owner.empty()) {
+    if (shares_.of(plan.owner) == kMaxOfOwner) return false;
+    shares_.take(plan.owner);
+  }
+  (plan.ahead ? ahead_ : queued_).push_back(std::move(plan));
+  return true;
+}
+
 void PlanQueue::ask(Plan plan) {
   std::unique_lock guard(mutex_);
   // While pump() sends, too: or this one would overtake what was asked before it.
   const bool queues = plan.slot == kAnySlot && (in_flight_ >= kMaxInFlight || waiting() > 0 || pumping_);
-  const bool full = queues && waiting() == kMaxQueued;
-  if (queues && !full) {
-    (plan.ahead ? ahead_ : queued_).push_back(std::move(plan));
+  const bool entered = queues && enter(plan);
+  if (entered) {
     const bool send_now = may_send();
     guard.unlock();
     if (send_now) pump();
@@ -22,10 +31,9 @@ void PlanQueue::ask(Plan plan) {
   }
   if (!queues) ++in_flight_;
   guard.unlock();
-  if (full) {
+  if (queues) {
     (void)plan.done(
-        Error{ErrorCode::kTimedOut,
-              "redis: " + std::to_string(kMaxQueued) + " checks wait for it already, which is as many as may", true});
+        Error{ErrorCode::kOverloaded, "redis: too many checks wait for it already, in all or of this agent", true});
     return;
   }
   const Nanos asked = plan.asked;
@@ -44,6 +52,7 @@ Nanos PlanQueue::take_turn(Plans& next, Plans& late) {
       const bool is_late = now - line->front().asked >= longest;
       if (!is_late) oldest = std::min(oldest, line->front().asked);
       if (!is_late && next.size() == kMaxTogether) break;
+      if (!line->front().owner.empty()) shares_.give_back(line->front().owner);
       (is_late ? late : next).push_back(std::move(line->front()));
       line->pop_front();
     }
@@ -60,11 +69,11 @@ void PlanQueue::pump() {
     Plans late;
     const Nanos oldest = take_turn(next, late);
     if (!next.empty()) ++in_flight_;
+    const ErrorCode why_late = in_time_ ? ErrorCode::kOverloaded : ErrorCode::kTimedOut;
     lock.unlock();
     if (!next.empty()) send(std::move(next), oldest);
     for (const Plan& plan : late) {
-      (void)plan.done(
-          Error{ErrorCode::kTimedOut, "redis: others were asked before, until too little time was left", true});
+      (void)plan.done(Error{why_late, "redis: others were asked before, until too little time was left", true});
     }
     lock.lock();
   }
@@ -108,6 +117,7 @@ void PlanQueue::answered(Sent& sent, const Result<Reply>& reply) {
   {
     const std::lock_guard guard(mutex_);
     --in_flight_;
+    in_time_ = reply || reply.error().code != ErrorCode::kTimedOut;
   }
   pump();  // the next go before anybody hears of these: Redis should not wait for that
   for (std::size_t i = 0; i < plans.size(); ++i) plans[i].late = plans[i].done(part(i));

@@ -43,6 +43,7 @@ class RedisStore::Call {
     Nanos asked;  // by steady_now()
     Nanos now;    // 0: by the clock of Redis
     bool ahead = false;
+    std::string_view owner{};
   };
   Call(RedisStore& store, std::span<const Charge> charges, const When& when)
       : store_(store), charges_(charges), when_(when) {}
@@ -105,7 +106,8 @@ class RedisStore::Call {
     }
     auto heard = [this](const Result<Reply>& reply) { return on_reply(reply); };
     const std::uint16_t slot = store_.options_.cluster ? slot_of(keys_[0]) : kAnySlot;
-    store_.queue_.ask({keys_, std::move(blob), when_.asked, when_.ahead, std::move(heard), slot});
+    store_.queue_.ask(
+        {keys_, std::move(blob), when_.asked, when_.ahead, std::string(when_.owner), std::move(heard), slot});
   }
 
   void call(const Script& script, std::string_view blob, Caller::Done done) {
@@ -290,7 +292,7 @@ class RedisStore::PlanCall final : public Call {
  public:
   PlanCall(RedisStore& store, const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
            Done done)
-      : Call(store, charges, {terms.asked, terms.now, terms.ahead}),
+      : Call(store, charges, {terms.asked, terms.now, terms.ahead, terms.owner}),
         terms_(terms),
         outcomes_(outcomes),
         done_(std::move(done)) {}
@@ -431,6 +433,7 @@ void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask&
   Terms terms{.effect = ask.effect, .now = now, .patience = ask.patience, .lease = ask.lease};
   terms.asked = steady_now();
   terms.ahead = ask.ahead;
+  terms.owner = ask.owner;
   terms.apart = ask.apart;
   terms.slots = options_.cluster;
   bool one_slot = true;
