@@ -220,7 +220,7 @@ void Engine::charge_owed(const store::Charge& charge, Arrear arrear, const store
   auto owed = std::make_shared<Owed>(Owed{charge, std::move(arrear), {}});
   remote_->apply({&owed->charge, 1}, ask, {&owed->outcome, 1},
                  [this, owed, ask, rest](const Result<RemoteStore::Answer>& answer) {
-                   if (!answer) {
+                   if (!answer || answer->applied.store_full) {
                      arrears_.add(owed->charge.key, owed->arrear.numbers, owed->charge.cost, owed->arrear.last);
                      return;
                    }

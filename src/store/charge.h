@@ -49,7 +49,7 @@ struct Ask {
 // The answer for the whole plan; each charge has an Outcome of its own.
 struct Applied {
   Nanos wait{0};            // until everything fits; zero: it does (and was charged, if that was asked); kNever
-  bool store_full = false;  // it would have fitted, but there was no room for a new cell
+  bool store_full = false;  // the store had no memory for it; nothing was charged
   bool share_full = false;  // then: because the owner has all the cells that one owner may have
   bool reserved = false;    // charged for the instant after `wait`
 };

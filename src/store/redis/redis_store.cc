@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "store/redis/cell_codec.h"
+#include "store/redis/core.h"
 #include "store/redis/plan_script.h"
 #include "store/redis/wall_clock.h"
 
@@ -299,7 +300,19 @@ class RedisStore::PlanCall final : public Call {
 
  private:
   [[nodiscard]] const Script& script() const override { return plan_script(); }
-  void fail(const Error& error) override { done_(error); }
+  void fail(const Error& error) override {
+    if (word_of(error.message) != "OOM") return done_(error);
+    // The script has written nothing for any of the plans that went with it. A plan that is denied needs no write:
+    // where it goes alone, it is still answered as ever.
+    Answer full;
+    full.at = store().redis_now_approx();
+    for (std::size_t i = 0; i < planned().size(); ++i) {
+      outcomes_[i] = {};
+      outcomes_[i].limit = planned()[i].limit.most;
+      full.applied.store_full = full.applied.store_full || !planned()[i].soft;
+    }
+    done_(full);
+  }
   // What is noted is undone by whoever has noted it.
   [[nodiscard]] Caller::Done if_late() override {
     if (terms_.effect == Effect::kNone || terms_.note_as != 0) return {};

@@ -17,7 +17,7 @@ namespace {
 constexpr int kMaxTries = 3;
 
 bool admitted(const RemoteStore::Answer& answer) noexcept {
-  return answer.applied.wait == Nanos{0} || answer.applied.reserved;
+  return (answer.applied.wait == Nanos{0} || answer.applied.reserved) && !answer.applied.store_full;
 }
 
 }  // namespace
@@ -137,6 +137,7 @@ class RedisStore::SplitPlan {
       Nanos& wait = together.applied.wait;
       wait = wait == kNever || answer.applied.wait == kNever ? kNever : std::max(wait, answer.applied.wait);
       together.applied.reserved = together.applied.reserved || answer.applied.reserved;
+      together.applied.store_full = together.applied.store_full || answer.applied.store_full;
     }
     return together;
   }
