@@ -176,7 +176,9 @@ class Engine {
   // own; those without a name share theirs.
   struct ThrottleKey {
     std::string_view key;
-    std::string_view owner{};
+    std::string_view owner{};  // keeps its keys apart from others'; empty: the keys that all share
+    std::string_view maker{};  // whose share of cells it takes; empty: its owner's
+    [[nodiscard]] std::string_view share() const noexcept { return maker.empty() ? owner : maker; }
   };
   [[nodiscard]] Result<Decision> throttle(Nanos now, const ThrottleKey& key, const Gcra& bucket, Units quantity);
   [[nodiscard]] Result<Decision> throttle(Nanos now, std::string_view key, const Gcra& bucket, Units quantity) {

@@ -168,7 +168,7 @@ Result<Decision> Engine::throttle(Nanos now, const ThrottleKey& key, const Gcra&
       return decision_of(outcome);
   }
   charge.limit = live;
-  store::Ask ask = own_ask(now, Use::kCharge, key.owner);
+  store::Ask ask = own_ask(now, Use::kCharge, key.share());
   return apply_own(charge, ask);
 }
 
@@ -178,7 +178,7 @@ std::optional<Result<Decision>> Engine::throttle_or_wait(Nanos now, const Thrott
     return throttle(now, key, bucket, quantity);
   const Result<Limit> limit = Limit::gcra(bucket);
   if (!limit || quantity < 0) return throttle(now, key, bucket, quantity);  // says what is wrong
-  store::Ask ask = own_ask(now, Use::kCharge, key.owner);
+  store::Ask ask = own_ask(now, Use::kCharge, key.share());
   ask_own(throttle_charge(key, quantity), *limit, ask, make_done());
   return std::nullopt;
 }
