@@ -81,7 +81,14 @@ enum class Need : std::uint8_t {
 // What a connection's place and buffers go by.
 [[nodiscard]] inline net::Standing standing_of(const service::Caller& caller) noexcept {
   if (!caller.known) return net::Standing::kAnonymous;
-  return caller.role == state::Role::kAdmin ? net::Standing::kAdmin : net::Standing::kKnown;
+  net::Standing standing = caller.role == state::Role::kAdmin ? net::Standing::kAdmin : net::Standing::kKnown;
+  standing.caller = caller.token != 0 ? caller.token : std::hash<std::string>{}(caller.who);
+  return standing;
+}
+
+// Whether the caller has proven to be an agent, and no more than that.
+[[nodiscard]] inline bool is_agent(const service::Caller& caller) noexcept {
+  return caller.known && caller.role == state::Role::kAgent;
 }
 
 // One endpoint. Schemas are names in the OpenAPI document; empty: no body.
