@@ -14,7 +14,8 @@ enum class ErrorCode {
   kIo,               // the operating system said no
   kNotFound,         // what was named does not exist, or no longer
   kForbidden,        // it belongs to somebody else
-  kTimedOut,         // the other side is there, but did not answer in time, or too many wait for it
+  kTimedOut,         // the other side is reachable, but did not answer in time
+  kOverloaded,       // this side has too many calls waiting: the call was not sent
 };
 
 // Why a call could not be answered. A denial is not an error: it is a Decision.

@@ -117,6 +117,7 @@ inline int to_c(ErrorCode code) noexcept {
     case ErrorCode::kInvalidArgument: return HG_ERROR_INVALID_ARGUMENT;
     case ErrorCode::kCorrupt: return HG_ERROR_CORRUPT;
     case ErrorCode::kTimedOut:
+    case ErrorCode::kOverloaded:
     case ErrorCode::kIo: return HG_ERROR_IO;
     case ErrorCode::kNotFound: return HG_ERROR_NOT_FOUND;
     case ErrorCode::kForbidden: return HG_ERROR_INVALID_ARGUMENT;  // nothing here has an owner

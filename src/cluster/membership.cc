@@ -59,14 +59,14 @@ void Membership::join(service::Service& service, service::Policies& policies, se
   recovering_ = std::make_unique<base::Repeating>(kRecoverEvery, [this, &engine] {
     // What nodes have admitted while Redis was away is in the ledger, too: it must be made up for before what is
     // missing is counted, or it would be charged twice.
-    if (store_->up_for() >= kOthersMakeUp && engine.arrears() == 0) recovery_->step();
+    if (store_->up_for() >= kOthersMakeUp && engine.cells().arrears().size() == 0) recovery_->step();
   });
   store_->start([this, &engine] { tick(engine); });
 }
 
 void Membership::tick(engine::Engine& engine) {
-  if (store_->is_up() && engine.arrears() > 0) engine.cells().make_up();
-  store_->stood_in(engine.stand_ins());
+  if (store_->is_up() && engine.cells().arrears().size() > 0) engine.cells().make_up();
+  store_->stood_in(engine.cells().stand_ins());
   const double share =
       config_.local_percent > 0 ? config_.local_percent / 100.0 : 1.0 / static_cast<double>(spread_->nodes());
   if (share != local_share_) engine.controls().set_local_share(local_share_ = share);

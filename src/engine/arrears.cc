@@ -25,7 +25,7 @@ Units still_owed(const core::CompiledLimit& limit, const Arrear& arrear, Nanos n
 
 bool Arrears::has_room_locked(const base::Hash128& cell, std::string_view owner) const {
   if (owed_.contains(cell)) return true;
-  return owed_.size() < kMost && shares_.of(owner) < Shares::share_of(kMost, 1);
+  return owed_.size() < kMost && shares_.of(owner) < base::Shares::share_of(kMost, 1);
 }
 
 bool Arrears::has_room(const base::Hash128& cell, std::string_view owner) const {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/ruleset.h"
-#include "engine/shares.h"
+#include "base/shares.h"
 #include "engine/state.h"
 
 namespace headgate::engine {
@@ -45,7 +45,7 @@ class Arrears {
   [[nodiscard]] bool has_room_locked(const base::Hash128& cell, std::string_view owner) const;
 
   mutable std::mutex mutex_;
-  Shares shares_;
+  base::Shares shares_;
   absl::flat_hash_map<base::Hash128, Arrear, HashOfHash> owed_;
   std::atomic<std::size_t> size_{0};
   std::atomic<std::uint64_t> lost_{0};

@@ -44,10 +44,12 @@ Answered Cells::ask_and_wait(ChargeList& list, CheckDecision& decision) {
 
 Answered Cells::take(const Result<RemoteStore::Answer>& answer, ChargeList& list, CheckDecision& decision) {
   if (answer) return {answer->applied, answer->at, AnsweredBy::kRemote};
-  const bool late = answer.error().code == ErrorCode::kTimedOut;
+  const bool overloaded = answer.error().code == ErrorCode::kOverloaded;
+  const bool late = overloaded || answer.error().code == ErrorCode::kTimedOut;
   if (late) late_.fetch_add(1, std::memory_order_relaxed);
-  const auto denies = [late](OnStoreFailure rule) {
-    return rule == OnStoreFailure::kClosed || (late && rule == OnStoreFailure::kLocal);
+  // An overload of this node denies under every rule: its callers can bring it about, and must gain nothing by it.
+  const auto denies = [=](OnStoreFailure rule) {
+    return overloaded || rule == OnStoreFailure::kClosed || (late && rule == OnStoreFailure::kLocal);
   };
   for (std::size_t j = 0; j < decision.judged.size(); ++j) {
     const Judged& judged = decision.judged[j];
@@ -111,7 +113,7 @@ store::Applied Cells::apply_or_stand_in(std::span<const store::Charge> charges, 
 
 store::Applied Cells::stand_in(const Error& why, const store::Charge& charge, const store::Ask& ask,
                                core::Outcome& outcome) {
-  if (why.code == ErrorCode::kTimedOut) {
+  if (why.code == ErrorCode::kTimedOut || why.code == ErrorCode::kOverloaded) {
     late_.fetch_add(1, std::memory_order_relaxed);
     outcome = {};
     outcome.limit = charge.limit->current().most;
@@ -160,7 +162,7 @@ void Cells::charge_owed(const store::Charge& charge, Arrear arrear, const store:
   auto owed = std::make_shared<Owed>(Owed{charge, std::move(arrear), {}});
   remote_->apply({&owed->charge, 1}, ask, {&owed->outcome, 1},
                  [this, owed, ask, rest, portion](const Result<RemoteStore::Answer>& answer) {
-                   if (!answer) {
+                   if (!answer || answer->applied.store_full) {
                      if (portion != nullptr) portion->failed.store(true);
                      arrears_.add(owed->charge.key, owed->arrear);
                      return;

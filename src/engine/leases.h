@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "engine/ruleset.h"
-#include "engine/shares.h"
+#include "base/shares.h"
 #include "store/charge.h"
 
 namespace headgate::engine {
@@ -62,7 +62,7 @@ class Leases {
   static constexpr std::size_t kMostEndedBytes = 32 << 20;
   static constexpr std::size_t kLeastShare = 1'000;
 
-  explicit Leases(std::size_t most) : most_(most), share_(Shares::share_of(most, kLeastShare)) {}
+  explicit Leases(std::size_t most) : most_(most), share_(base::Shares::share_of(most, kLeastShare)) {}
 
   // 128 random bits in hex; not to be guessed.
   [[nodiscard]] static std::string new_id();
@@ -101,7 +101,7 @@ class Leases {
   std::size_t most_;
   std::size_t share_;  // of one owner
   std::mutex mutex_;
-  Shares shares_;
+  base::Shares shares_;
   std::unordered_map<std::string, std::shared_ptr<Lease>> leases_;
   std::set<Due> due_;
   std::unordered_map<std::string, Ended> ended_;

@@ -146,7 +146,7 @@ Result<Decision> OwnLimits::throttle(Nanos now, const ThrottleKey& key, const Gc
       return decision_of(outcome);
   }
   charge.limit = live;
-  return apply(charge, ask_of(now, Use::kCharge, key.owner));
+  return apply(charge, ask_of(now, Use::kCharge, key.share()));
 }
 
 std::optional<Result<Decision>> OwnLimits::throttle_or_wait(Nanos now, const ThrottleKey& key, const Gcra& bucket,
@@ -155,7 +155,7 @@ std::optional<Result<Decision>> OwnLimits::throttle_or_wait(Nanos now, const Thr
     return throttle(now, key, bucket, quantity);
   const Result<Limit> limit = Limit::gcra(bucket);
   if (!limit || quantity < 0) return throttle(now, key, bucket, quantity);  // says what is wrong
-  ask_remote(throttle_charge(key, quantity), *limit, ask_of(now, Use::kCharge, key.owner), make_done());
+  ask_remote(throttle_charge(key, quantity), *limit, ask_of(now, Use::kCharge, key.share()), make_done());
   return std::nullopt;
 }
 

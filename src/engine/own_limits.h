@@ -19,7 +19,9 @@ namespace headgate::engine {
 // Each owner has keys of its own; those without a name share theirs.
 struct ThrottleKey {
   std::string_view key;
-  std::string_view owner{};
+  std::string_view owner{};  // keeps its keys apart from others'; empty: the keys that all share
+  std::string_view maker{};  // whose share of cells it takes; empty: its owner's
+  [[nodiscard]] std::string_view share() const noexcept { return maker.empty() ? owner : maker; }
 };
 
 // Any strategy but concurrency; other numbers are another cell.

@@ -13,7 +13,7 @@ bool WaitingRoom::has_line(const base::Hash128& key, int priority) const {
 
 WaitingRoom::Place WaitingRoom::take_place(std::size_t most, std::string_view owner) {
   const std::lock_guard guard(mutex_);
-  if (size_.load() >= most || shares_.of(owner) >= Shares::share_of(most, kLeastShare)) return {};
+  if (size_.load() >= most || shares_.of(owner) >= base::Shares::share_of(most, kLeastShare)) return {};
   Place place(*this, owner);
   shares_.take(owner);
   ++size_;

@@ -22,7 +22,7 @@
 #include "base/hash.h"
 #include "engine/done.h"
 #include "engine/owned_check.h"
-#include "engine/shares.h"
+#include "base/shares.h"
 #include "engine/state.h"
 
 namespace headgate::engine {
@@ -139,7 +139,7 @@ class WaitingRoom {
   std::shared_ptr<Waiting> remove(std::uint64_t id);
 
   mutable std::mutex mutex_;
-  Shares shares_;  // of the places
+  base::Shares shares_;  // of the places
   Lines lines_;
   std::unordered_map<std::uint64_t, Waiting*> by_id_;
   std::set<Due> deadlines_;

@@ -205,13 +205,14 @@ void Connection::account(Nanos now) {
   charge(held);
   set_rank();
   if (!more) return;
+  if (buffers.share_exceeded(standing_, held)) return shed(now);
   while (buffers.exceeded(standing_)) {
     if (!worker_.evict_holding(*this)) return shed(now);
   }
 }
 
 void Connection::charge(std::size_t held) noexcept {
-  worker_.common().buffers.change(charged_, held);
+  worker_.common().buffers.change(standing_, charged_, held);
   charged_ = held;
 }
 
@@ -235,7 +236,10 @@ bool Connection::is_idle() const noexcept {
 
 // The session knows better than before who its peer is.
 void Connection::take_standing() {
+  const std::size_t held = charged_;
+  charge(0);  // by what it was known as
   const Standing before = std::exchange(standing_, session_->standing);
+  charge(held);
   set_rank();
   const Places& places = worker_.common().places;
   if (before != Standing::kUnknown || !places.crowded() || places.may_stay(claim_, standing_)) return;

@@ -7,6 +7,7 @@
 //   send(session.out); session.out.clear();
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,12 +28,23 @@ struct Peer {
 };
 
 // How far the peer of a connection is known. Where places or memory are short, connections of less standing go first.
-enum class Standing : std::uint8_t {
-  kUnknown,    // has proven nothing yet
-  kAnonymous,  // was admitted without proof, where none is required
-  kKnown,      // by a token, a session or a certificate
-  kAdmin,      // the same, of an administrator
+struct Standing {
+  static const Standing kUnknown;    // has proven nothing yet
+  static const Standing kAnonymous;  // was admitted without proof, where none is required
+  static const Standing kKnown;      // by a token, a session or a certificate
+  static const Standing kAdmin;      // the same, of an administrator
+
+  std::uint8_t level = 0;
+  std::uint64_t caller = 0;  // the same for all connections of one caller; 0: of no caller in particular
+
+  // By level alone.
+  friend constexpr bool operator==(const Standing& a, const Standing& b) noexcept { return a.level == b.level; }
+  friend constexpr auto operator<=>(const Standing& a, const Standing& b) noexcept { return a.level <=> b.level; }
 };
+inline constexpr Standing Standing::kUnknown{0};
+inline constexpr Standing Standing::kAnonymous{1};
+inline constexpr Standing Standing::kKnown{2};
+inline constexpr Standing Standing::kAdmin{3};
 
 class Session;
 

@@ -40,6 +40,8 @@ class WebSocketHandler {
   virtual void tick(WebSocket& /*socket*/) noexcept {}
   // Once, perhaps from within message(): nothing sent after it arrives.
   virtual void closed() noexcept {}
+  // Whether so many answers are still to come that no more messages are to be taken. Looked at again after each answer.
+  [[nodiscard]] virtual bool full() const noexcept { return false; }
   // Whether an answer is still to come, which a server that is going away should wait for.
   [[nodiscard]] virtual bool busy() const noexcept { return false; }
 };

@@ -92,7 +92,8 @@ class WebSocketSession final : public Session, public WebSocket {
   void set_standing(Standing is) noexcept override { standing = is; }
 
  private:
-  // Takes frames from the front of `bytes`, until all of them are taken or a good part of the backlog is to be sent.
+  // Takes frames from the front of `bytes`, until all of them are taken, a good part of the backlog is to be
+  // sent, or many answers are outstanding.
   void take_frames(std::string_view& bytes) {
     while (!bytes.empty() && !Session::close && !is_full()) {
       if (!in_payload_) {
@@ -107,7 +108,7 @@ class WebSocketSession final : public Session, public WebSocket {
     if (Session::close) bytes = {};
   }
 
-  // Takes what was left when the backlog was full.
+  // Takes what was left while is_full().
   void go_on() {
     if (unread_.empty()) return;
     std::string_view bytes = unread_.view();
@@ -119,7 +120,7 @@ class WebSocketSession final : public Session, public WebSocket {
     }
   }
 
-  [[nodiscard]] bool is_full() const noexcept { return out.size() > limits_.max_backlog / 4; }
+  [[nodiscard]] bool is_full() const noexcept { return out.size() > limits_.max_backlog / 4 || handler_->full(); }
   [[nodiscard]] std::size_t max_message() const noexcept {
     return standing == Standing::kUnknown ? std::min(limits_.max_unsigned, limits_.max_message) : limits_.max_message;
   }
@@ -260,7 +261,7 @@ class WebSocketSession final : public Session, public WebSocket {
   bool draining_ = false;
   std::string message_;  // at most max_message
   std::string control_;  // at most 125 bytes
-  ByteBuffer unread_;    // of one read, while the backlog is full
+  ByteBuffer unread_;    // of one read, while is_full()
   Nanos now_{0};
   Nanos opened_at_{0};
   Nanos heard_at_{0};

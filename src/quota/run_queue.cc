@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kMostOwed = 10'000;  // users of one priority that wait no longer; beyond it the least are let off
 constexpr Nanos kLongestInterval{std::chrono::hours{1}};
-constexpr int kMeanOver = 8;  // starts, about
+constexpr int kMeanOver = 8;             // starts, about
+constexpr std::size_t kLeastShare = 10;  // of the places, for one owner
 
 double sane_weight(double weight) noexcept {
   return weight > 0 ? std::clamp(weight, kLeastWeight, kMostWeight) : kLeastWeight;
@@ -72,7 +73,9 @@ RunQueue::Entered RunQueue::enter(Arrival arrival, double factor, Nanos now) {
   if (arrival.until <= now) return Entered::kBlocked;
   const auto own = waiting_of_.find(arrival.user);
   const std::size_t has = own == waiting_of_.end() ? 0 : own->second;
+  const std::size_t share = base::Shares::share_of(options_.max_waiting, kLeastShare);
   if (waiters_.size() >= options_.max_waiting || has >= options_.max_waiting_per_user) return Entered::kFull;
+  if (!arrival.owner.empty() && shares_.of(arrival.owner) >= share) return Entered::kFull;
   wait(std::move(arrival), now);
   return Entered::kWaits;
 }
@@ -162,6 +165,7 @@ void RunQueue::wait(Arrival arrival, Nanos now) {
   line.waiting.insert(line.waiting.end(), sequence);
   ++level.waiting;
   ++waiting_of_[arrival.user];
+  if (!arrival.owner.empty()) shares_.take(arrival.owner);
   ids_[arrival.id] = {sequence, false};
   deadlines_.emplace(arrival.until, sequence);
   waiters_.emplace(sequence, Waiter{std::move(arrival), now});
@@ -206,6 +210,7 @@ Arrival RunQueue::take(Sequence sequence, Levels::iterator level) {
   ids_.erase(arrival.id);
   const auto own = waiting_of_.find(arrival.user);
   if (--own->second == 0) waiting_of_.erase(own);
+  if (!arrival.owner.empty()) shares_.give_back(arrival.owner);
   const auto line = level->second.lines.find(arrival.user);
   line->second.waiting.erase(sequence);
   if (line->second.waiting.empty()) {

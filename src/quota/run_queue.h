@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/by_text.h"
+#include "base/shares.h"
 #include "headgate/clock.h"
 #include "quota/fair_share.h"
 
@@ -36,6 +37,7 @@ struct RunQueueOptions {
 struct Arrival {
   std::string id{};  // unique among those that wait and run
   std::string user{};
+  std::string owner{};  // who may make up users, and has one share of the places for all; empty: one who may not
   std::string type{};
   std::string session{};
   int priority = 0;
@@ -49,7 +51,7 @@ class RunQueue {
 
   enum class Entered : std::uint8_t { kStarted, kWaits, kBlocked, kFull, kTwice };
   // kStarted: it runs. kWaits: step() will say. kBlocked: it may not start now, and `until` leaves no time to wait.
-  // kFull: no room to wait. kTwice: that id is here already.
+  // kFull: no room to wait, in all, for that user or for that owner. kTwice: that id is here already.
   [[nodiscard]] Entered enter(Arrival arrival, double factor, Nanos now);
 
   struct Moved {
@@ -144,6 +146,7 @@ class RunQueue {
   std::unordered_map<Sequence, Waiter> waiters_;
   std::set<std::pair<Nanos, Sequence>> deadlines_;  // of those that wait
   base::ByText<std::size_t> waiting_of_;            // by user
+  base::Shares shares_;                             // of the places, by owner
   Levels levels_;
   std::map<Sequence, Run> runs_;
   std::set<std::pair<Nanos, Sequence>> expiries_;  // of runs

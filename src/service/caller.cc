@@ -10,6 +10,7 @@ Refusal refusal_of(const Error& error) {
     case ErrorCode::kForbidden: return with(403, "wrong_agent");
     case ErrorCode::kCorrupt:
     case ErrorCode::kTimedOut:
+    case ErrorCode::kOverloaded:
     case ErrorCode::kIo: break;
   }
   return with(503, "storage_failed");

@@ -199,6 +199,7 @@ void Quotas::check(QuotaAsk ask, Done done) {
   const quota::RunQueue::Entered entered =
       queue_.enter({.id = asked.run,
                     .user = asked.user,
+                    .owner = asked.owner,
                     .type = asked.type,
                     .session = asked.session,
                     .priority = asked.priority,

@@ -42,14 +42,14 @@ struct Ask {
   // With kReserve: what fits now is charged now, not at the instant at which the last of them does, so that
   // other checks of these limits do not wait as well. A leaky bucket's turn comes after the wait all the same.
   bool apart = false;
-  // Whose share the new cells are of, in a store in memory. Empty: of no share. Read only where a cell is made.
+  // Whose share is used: of cells in a store in memory, of places in the queue to a remote one. Empty: no share.
   std::string_view owner{};
 };
 
 // The answer for the whole charge list; each charge has an Outcome of its own.
 struct Applied {
   Nanos wait{0};            // until everything fits; zero: it does (and was charged, if that was asked); kNever
-  bool store_full = false;  // it would have fitted, but there was no room for a new cell
+  bool store_full = false;  // the store had no memory for it; nothing was charged
   bool share_full = false;  // then: because the owner has all the cells that one owner may have
   bool reserved = false;    // charged for the instant after `wait`
 };

@@ -24,8 +24,9 @@ class RemoteStore {
 
   virtual ~RemoteStore() = default;
 
-  // All charges or none, by the store's own clock: of `ask`, the times are not looked at. `charges`, their limits and
-  // `outcomes` must live until `done` is called; outcomes are written only before an answer that is no Error.
+  // All charges or none, by the store's own clock: of `ask`, the times are not looked at. `charges`, their limits,
+  // `outcomes` and the text of `ask.owner` must live until `done` is called. Outcomes are written only before an answer
+  // that is no Error. kOverloaded: too many checks wait on this side, in all or of this owner; nothing was charged.
   // REQUIRES: 1 <= charges.size() <= kMaxCharges, costs >= 0, and no cell is named twice.
   virtual void apply(std::span<const Charge> charges, const Ask& ask, std::span<core::Outcome> outcomes, Done done) = 0;
 

@@ -80,6 +80,20 @@ class CellShares(unittest.TestCase):
         gateway = server.manage("POST", "/api/admin/tokens", {"role": "gateway"}).json["secret"]
         self.assertTrue(walks(gateway, agent="a0"), "whom a gateway speaks for has a share")
 
+    def test_buckets_that_a_caller_names_are_of_the_share_of_its_token(self):
+        server = self.serve(max_cells=3000, max_cells_per_agent=600)
+
+        def buckets(token, prefix):
+            with server.connect("resp") as wire:
+                wire.send(f"AUTH {token}\r\n" + "".join(f"CL.THROTTLE {prefix}{n} 0 1 86400\r\n" for n in range(1000)))
+                self.assertEqual(wire.line(), b"+OK\r\n")
+                return sum([wire.line() for _ in range(6)][1] == b":0\r\n" for _ in range(1000))
+        unbound, other = self.token(server, ""), self.token(server, "")
+        self.assertEqual(buckets(unbound, "u"), 600)
+        self.assertEqual(buckets(other, "v"), 600)
+        self.assertEqual(buckets(other, "u"), 0, "tokens without an agent share their keys")
+        self.assertEqual(buckets(self.token(server, "bound"), "u"), 600)
+
     def test_the_share_is_a_tenth_by_default(self):
         server = self.serve(max_cells=60000)
         decisions = self.flood(server, self.token(server, "liar"), 8000)

@@ -223,15 +223,31 @@ class Outage(Case):
     def test_a_redis_that_answers_but_refuses_every_check_counts_as_away(self):
         with Redis() as server, nodes(2, server.url, POLICIES, deadline=OUTAGE_DEADLINE) as made:
             wait_until_acquainted(server, 2)
-            server.do("CONFIG", "SET", "maxmemory", "1")
+            server.do("CONFIG", "SET", "min-replicas-to-write", "1")
             for node in made:
                 self.check_outage(node)
-                self.assertIn("OOM ", node.told("store_down")[0]["text"])
+                self.assertIn("NOREPLICAS ", node.told("store_down")[0]["text"])
                 self.assertIn("headgate_store_up 0\n", node.manage("GET", "/metrics").body.decode())
-            server.do("CONFIG", "SET", "maxmemory", "0")
+            server.do("CONFIG", "SET", "min-replicas-to-write", "0")
             ready_again(made)
             self.assert_shared(made)
             self.assertEqual([len(node.told("store_down")) for node in made], [1, 1])
+
+    def test_a_redis_without_memory_gives_no_used_up_limit_again(self):
+        with Redis() as server, nodes(1, server.url, POLICIES, deadline=OUTAGE_DEADLINE) as (node,):
+            wait_until_acquainted(server, 1)
+            while node.check("spent", "strict")["allowed"]:
+                pass
+            server.do("CONFIG", "SET", "maxmemory", "1")
+            for _ in range(20):
+                self.assertEqual(node.check("spent", "strict")["error"], "limit_exceeded")
+                for operation in ("strict", "open", "local"):
+                    fresh = node.check("fresh", operation)
+                    self.assertEqual((fresh["allowed"], fresh["error"]), (False, "store_full"))
+            self.assertTrue(node.is_ready())
+            self.assertEqual(node.told("store_down"), [])
+            server.do("CONFIG", "SET", "maxmemory", "0")
+            self.assertTrue(node.check("fresh", "strict")["allowed"])
 
 
 class First(Case):

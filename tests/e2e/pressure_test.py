@@ -285,6 +285,38 @@ class Buffers(unittest.TestCase):
                 self.assertTrue(hear(connection).startswith(b"HTTP/1.1 200"))
 
 
+    def test_one_token_holds_a_quarter_of_the_bytes_and_administrators_are_not_refused(self):
+        with harness.Server(*REQUIRED, "--set", "limits.buffered=4194304") as server:
+            def secret(agent):
+                made = server.manage("POST", "/api/admin/tokens", {"role": "agent", "agent": agent})
+                return b"Authorization: Bearer %s\r\n" % made.json["secret"].encode()
+
+            def hold(token, connections):
+                for _ in range(connections):
+                    connection = connect(server)
+                    self.addCleanup(connection.close)
+                    with contextlib.suppress(ConnectionError):  # it may be refused while it still sends
+                        connection.sendall(HEAD % (b"/v1/check", token, 900_000) + b" " * 500_000)
+                    held.append(connection)
+
+            def ask_in_parts(token, agent):
+                body = b'{"agent": "%s", "operation": "run"}' % agent
+                with connect(server) as connection:
+                    connection.sendall(HEAD % (b"/v1/check", token, 900_000) + b" " * 700_000)
+                    connection.sendall(body + b" " * (200_000 - len(body)))
+                    return hear(connection)[:12]
+
+            held = []
+            hold(secret("greedy"), 20)
+            harness.wait_until(lambda: sum(map(is_closed_or_answered, held)) >= 18, "all but a quarter are refused")
+            self.assertEqual(ask_in_parts(secret("other"), b"other"), b"HTTP/1.1 200")
+            for n in range(5):
+                hold(secret(f"more-{n}"), 2)
+            harness.wait_until(lambda: sum(map(is_closed_or_answered, held)) >= 21, "the budget is used up")
+            admin = b"Authorization: Bearer %s\r\n" % server.token.encode()
+            self.assertEqual(ask_in_parts(admin, b"other"), b"HTTP/1.1 200")
+
+
 def is_closed_or_answered(connection):
     connection.setblocking(False)
     try:

@@ -3,6 +3,8 @@
 // Internal to src/api.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include "api/access_request.h"
@@ -14,7 +16,14 @@ namespace headgate::api {
 // What a connection's place and buffers go by.
 [[nodiscard]] inline net::Standing standing_of(const service::Caller& caller) noexcept {
   if (!caller.known) return net::Standing::kAnonymous;
-  return caller.role == state::Role::kAdmin ? net::Standing::kAdmin : net::Standing::kKnown;
+  net::Standing standing = caller.role == state::Role::kAdmin ? net::Standing::kAdmin : net::Standing::kKnown;
+  standing.caller = caller.token != 0 ? caller.token : std::hash<std::string>{}(caller.who);
+  return standing;
+}
+
+// Whether the caller has proven to be an agent, and no more than that.
+[[nodiscard]] inline bool is_agent(const service::Caller& caller) noexcept {
+  return caller.known && caller.role == state::Role::kAgent;
 }
 
 inline constexpr std::string_view kBearerChallenge = "WWW-Authenticate: Bearer realm=\"headgate\"\r\n";  // with 401

@@ -29,6 +29,7 @@ struct Context {
   // Each has its own threads and bounds, so that none of them waits for another. The emergency throttle, tokens and
   // overrides use none: they take effect on the io thread.
   std::shared_ptr<base::Background> background;  // reads the disk, or a remote store
+  std::shared_ptr<base::Background> of_agents;   // the same, for callers of role agent
   std::shared_ptr<base::Background> changes;     // puts policies in force
   std::shared_ptr<base::Background> trials;      // validates, explains and simulates
   std::shared_ptr<base::Background> batches;     // judges large batches

@@ -106,11 +106,12 @@ void answer_in(base::Background& background, Call& call, std::string_view busy, 
   if (!taken) handoff->fail(503, "busy", busy, "Retry-After: 1\r\n");
 }
 
-// For work that waits for the disk.
+// For work that waits for the disk. Agents have a thread and a queue of their own, so that theirs delays no operator.
 template <class Work>
 void read_in_background(Call& call, Work work) {
-  answer_in(*call.context.background, call, "too many wait for the disk already; ask again in a moment",
-            std::move(work));
+  Context& context = call.context;
+  answer_in(is_agent(call.caller) ? *context.of_agents : *context.background, call,
+            "too many wait for the disk already; ask again in a moment", std::move(work));
 }
 
 }  // namespace headgate::api

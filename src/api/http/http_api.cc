@@ -152,6 +152,7 @@ class Routing final : public HttpApi {
                  std::make_shared<base::Background>(),
                  std::make_shared<base::Background>(),
                  std::make_shared<base::Background>(),
+                 std::make_shared<base::Background>(),
                  std::make_shared<base::Background>(bounds_of_batches())},
         factor_audit_(std::make_shared<service::FactorAudit>(service)) {
     if (service.notices != nullptr) {

@@ -20,6 +20,14 @@ using quota::Ledger;
 
 constexpr std::int64_t kMostExecutions = 10'000;  // a page
 constexpr std::int64_t kMostRows = 100'000;
+constexpr std::int64_t kMostOfAgents = 1'000;  // in an answer to an agent, whatever limit it gives
+
+// The limit that the query gives. nullopt: it was answered with 400.
+std::optional<std::size_t> limit_of(const Call& call, std::int64_t otherwise, std::int64_t most) {
+  const auto limit = query_number(call, "limit", otherwise, {1, most});
+  if (!limit) return std::nullopt;
+  return static_cast<std::size_t>(is_agent(call.caller) ? std::min(*limit, kMostOfAgents) : *limit);
+}
 
 // Epoch milliseconds, RFC 3339 or a date. nullopt: it was answered with 400.
 std::optional<Nanos> query_time(const Call& call, std::string_view name, Nanos otherwise) {
@@ -149,11 +157,11 @@ void get_executions(Call& call) {
   if (!since) return;
   const auto until = query_time(call, "until", kMaxTime);
   if (!until) return;
-  const auto limit = query_number(call, "limit", 100, {1, kMostExecutions});
+  const auto limit = limit_of(call, 100, kMostExecutions);
   if (!limit) return;
   query.since = *since;
   query.until = *until;
-  query.limit = static_cast<std::size_t>(*limit);
+  query.limit = *limit;
   if (const std::string failed = net::query_value(call.request.query, "failed"); !failed.empty()) {
     if (failed != "true" && failed != "false") {
       return call.fail(400, "invalid_request",
@@ -192,9 +200,9 @@ void get_usage(Call& call) {
   if (quotas == nullptr) return;
   std::optional<Ledger::UsageQuery> query = usage_query(call, Nanos{0});
   if (!query) return;
-  const auto limit = query_number(call, "limit", 10'000, {1, kMostRows});
+  const auto limit = limit_of(call, 10'000, kMostRows);
   if (!limit) return;
-  query->limit = static_cast<std::size_t>(*limit);
+  query->limit = *limit;
   in_background(call, *quotas, [quotas, query = *query](Handoff& handoff) {
     const Result<std::vector<quota::UsageRow>> rows = quotas->ledger().usage(query);
     if (!rows) return fail_read(handoff, rows.error());
@@ -226,57 +234,56 @@ void get_quota_report(Call& call) {
   const Nanos wall = call.wall();
   const std::optional<Ledger::UsageQuery> query = usage_query(call, std::max(Nanos{0}, wall - kWeek));
   if (!query) return;
-  const auto limit = query_number(call, "limit", 100, {1, kMostRows});
+  const auto limit = limit_of(call, 100, kMostRows);
   if (!limit) return;
-  in_background(
-      call, *quotas, [quotas, query = *query, wall, limit = static_cast<std::size_t>(*limit)](Handoff& handoff) {
-        const Result<std::vector<quota::UsageRow>> rows = quotas->ledger().usage(query);
-        if (!rows) return fail_read(handoff, rows.error());
-        struct Sum {
-          quota::Usage usage;
-          std::int64_t days = 0;
-          Nanos worst{0};
-          std::int64_t most = -1;
-        };
-        std::map<std::pair<std::string, std::string>, Sum> sums;
-        for (const auto& [key, used] : *rows) {
-          Sum& sum = sums[{key.user, key.type}];
-          sum.usage += used;
-          ++sum.days;
-          if (used.commands <= sum.most) continue;
-          sum.most = used.commands;
-          sum.worst = key.day;
-        }
-        using Entry = std::pair<const std::pair<std::string, std::string>, Sum>;
-        std::vector<const Entry*> worst;
-        worst.reserve(sums.size());
-        for (const Entry& entry : sums) worst.push_back(&entry);
-        const auto refused = [](const Entry* entry) {
-          return entry->second.usage.refused + entry->second.usage.would_refuse;
-        };
-        std::stable_sort(worst.begin(), worst.end(), [&](const Entry* a, const Entry* b) {
-          return std::pair(refused(a), a->second.usage.commands) > std::pair(refused(b), b->second.usage.commands);
-        });
-        if (worst.size() > limit) worst.resize(limit);
-        Json users = Json::array();
-        for (const Entry* entry : worst) {
-          const Sum& sum = entry->second;
-          users.push_back({{"user_id", entry->first.first},
-                           {"command_type", entry->first.second},
-                           {"commands", sum.usage.commands},
-                           {"refused", sum.usage.refused},
-                           {"would_refuse", sum.usage.would_refuse},
-                           {"throttled", sum.usage.throttled},
-                           {"days", sum.days},
-                           {"worst_day",
-                            {{"day", quotas->local_date(entry->first.first, entry->first.second, sum.worst)},
-                             {"commands", sum.most}}}});
-        }
-        handoff.send(Json{{"since", millis(query.since)},
-                          {"until", query.until == kMaxTime ? Json(millis(wall)) : Json(millis(query.until))},
-                          {"users", std::move(users)},
-                          {"truncated", rows->size() == query.limit}});
-      });
+  in_background(call, *quotas, [quotas, query = *query, wall, limit = *limit](Handoff& handoff) {
+    const Result<std::vector<quota::UsageRow>> rows = quotas->ledger().usage(query);
+    if (!rows) return fail_read(handoff, rows.error());
+    struct Sum {
+      quota::Usage usage;
+      std::int64_t days = 0;
+      Nanos worst{0};
+      std::int64_t most = -1;
+    };
+    std::map<std::pair<std::string, std::string>, Sum> sums;
+    for (const auto& [key, used] : *rows) {
+      Sum& sum = sums[{key.user, key.type}];
+      sum.usage += used;
+      ++sum.days;
+      if (used.commands <= sum.most) continue;
+      sum.most = used.commands;
+      sum.worst = key.day;
+    }
+    using Entry = std::pair<const std::pair<std::string, std::string>, Sum>;
+    std::vector<const Entry*> worst;
+    worst.reserve(sums.size());
+    for (const Entry& entry : sums) worst.push_back(&entry);
+    const auto refused = [](const Entry* entry) {
+      return entry->second.usage.refused + entry->second.usage.would_refuse;
+    };
+    std::stable_sort(worst.begin(), worst.end(), [&](const Entry* a, const Entry* b) {
+      return std::pair(refused(a), a->second.usage.commands) > std::pair(refused(b), b->second.usage.commands);
+    });
+    if (worst.size() > limit) worst.resize(limit);
+    Json users = Json::array();
+    for (const Entry* entry : worst) {
+      const Sum& sum = entry->second;
+      users.push_back({{"user_id", entry->first.first},
+                       {"command_type", entry->first.second},
+                       {"commands", sum.usage.commands},
+                       {"refused", sum.usage.refused},
+                       {"would_refuse", sum.usage.would_refuse},
+                       {"throttled", sum.usage.throttled},
+                       {"days", sum.days},
+                       {"worst_day",
+                        {{"day", quotas->local_date(entry->first.first, entry->first.second, sum.worst)},
+                         {"commands", sum.most}}}});
+    }
+    handoff.send(Json{{"since", millis(query.since)},
+                      {"until", query.until == kMaxTime ? Json(millis(wall)) : Json(millis(query.until))},
+                      {"users", std::move(users)},
+                      {"truncated", rows->size() == query.limit}});
+  });
 }
 
 }  // namespace headgate::api

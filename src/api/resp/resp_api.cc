@@ -166,11 +166,11 @@ class Commands final : public net::RespCommands {
     return false;
   }
 
-  // A token that speaks for one agent has keys of its own: others' limits are not its to use up. All others share
-  // theirs.
+  // A token that is bound to an agent has a key space of its own, so that it cannot use up the limits of others. All
+  // other tokens share one key space; the cells that they make count by token.
   [[nodiscard]] engine::ThrottleKey key(Args args) const noexcept {
     const bool bound = admission_.caller.role == state::Role::kAgent;
-    return {args[1], bound ? std::string_view(admission_.caller.agent) : std::string_view()};
+    return {args[1], bound ? std::string_view(admission_.caller.agent) : std::string_view(), admission_.caller.owner};
   }
 
   void throttle(Args args, RespWriter& reply, RespContext& context) {

@@ -17,7 +17,8 @@ namespace {
 using engine::Field;
 using engine::set_of;
 
-constexpr std::size_t kMostWaiting = 100;  // of one connection; further checks do not wait
+constexpr std::size_t kMostWaiting = 100;      // of one connection; further checks do not wait
+constexpr std::size_t kMostAnswerless = 1024;  // of one connection; no more is read until one of them is answered
 // Bytes of messages that are kept while a connection is being identified; further ones are refused.
 constexpr std::size_t kMostKept = 128 << 10;
 constexpr std::size_t kMaxUnsigned = 4 << 10;  // of a message before the agent is identified
@@ -105,6 +106,7 @@ class WsHandler final : public net::WebSocketHandler {
     for (const std::uint64_t ticket : std::exchange(*waiting_, {})) service_.engine->queue().cancel(ticket);
   }
 
+  [[nodiscard]] bool full() const noexcept override { return waiting_->size() >= kMostAnswerless; }
   [[nodiscard]] bool busy() const noexcept override { return identifying_ || !waiting_->empty(); }
 
  private:

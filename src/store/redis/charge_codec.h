@@ -48,6 +48,7 @@ struct Terms {
   LeaseId lease = 0;
   Nanos asked{0};             // by steady_now(): what the deadline counts from
   bool ahead = false;         // of charge lists that wait to be sent
+  std::string_view owner{};   // whose share of the queue it takes; empty: of no share
   bool slots = false;         // in a cluster: the notes about the cells are looked at
   std::uint64_t note_as = 0;  // in a cluster: the name under which it is noted what would undo this; 0: it is not
 };

@@ -8,13 +8,22 @@
 
 namespace headgate::store::redis {
 
+bool ChargeQueue::enter(List& list) {
+  if (waiting() == kMaxQueued) return false;
+  if (!list.owner.empty()) {
+    if (shares_.of(list.owner) == kMaxOfOwner) return false;
+    shares_.take(list.owner);
+  }
+  (list.ahead ? ahead_ : queued_).push_back(std::move(list));
+  return true;
+}
+
 void ChargeQueue::ask(List list) {
   std::unique_lock guard(mutex_);
   // While pump() sends, too: or this one would overtake what was asked before it.
   const bool queues = list.slot == kAnySlot && (in_flight_ >= kMaxInFlight || waiting() > 0 || pumping_);
-  const bool full = queues && waiting() == kMaxQueued;
-  if (queues && !full) {
-    (list.ahead ? ahead_ : queued_).push_back(std::move(list));
+  const bool entered = queues && enter(list);
+  if (entered) {
     const bool send_now = may_send();
     guard.unlock();
     if (send_now) pump();
@@ -22,10 +31,9 @@ void ChargeQueue::ask(List list) {
   }
   if (!queues) ++in_flight_;
   guard.unlock();
-  if (full) {
+  if (queues) {
     (void)list.done(
-        Error{ErrorCode::kTimedOut,
-              "redis: " + std::to_string(kMaxQueued) + " checks wait for it already, which is as many as may", true});
+        Error{ErrorCode::kOverloaded, "redis: too many checks wait for it already, in all or of this agent", true});
     return;
   }
   const Nanos asked = list.asked;
@@ -44,6 +52,7 @@ Nanos ChargeQueue::take_turn(Lists& next, Lists& late) {
       const bool is_late = now - line->front().asked >= longest;
       if (!is_late) oldest = std::min(oldest, line->front().asked);
       if (!is_late && next.size() == kMaxTogether) break;
+      if (!line->front().owner.empty()) shares_.give_back(line->front().owner);
       (is_late ? late : next).push_back(std::move(line->front()));
       line->pop_front();
     }
@@ -60,11 +69,11 @@ void ChargeQueue::pump() {
     Lists late;
     const Nanos oldest = take_turn(next, late);
     if (!next.empty()) ++in_flight_;
+    const ErrorCode why_late = in_time_ ? ErrorCode::kOverloaded : ErrorCode::kTimedOut;
     lock.unlock();
     if (!next.empty()) send(std::move(next), oldest);
     for (const List& list : late) {
-      (void)list.done(
-          Error{ErrorCode::kTimedOut, "redis: others were asked before, until too little time was left", true});
+      (void)list.done(Error{why_late, "redis: others were asked before, until too little time was left", true});
     }
     lock.lock();
   }
@@ -108,6 +117,7 @@ void ChargeQueue::answered(Sent& sent, const Result<Reply>& reply) {
   {
     const std::lock_guard guard(mutex_);
     --in_flight_;
+    in_time_ = reply || reply.error().code != ErrorCode::kTimedOut;
   }
   pump();  // before the callbacks: Redis should not wait for them
   for (std::size_t i = 0; i < lists.size(); ++i) lists[i].late = lists[i].done(part(i));

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shares.h"
 #include "store/redis/command.h"
 
 namespace headgate::store::redis {
@@ -24,7 +25,8 @@ class ChargeQueue {
   static constexpr std::size_t kMaxInFlight = 8;    // calls on their way, until a whole call's worth waits
   static constexpr std::size_t kMostInFlight = 64;  // and with such: a large batch needs one round trip, not ten
   static constexpr std::size_t kMaxTogether = 16;   // so that one call keeps Redis from others for a tenth of a ms
-  static constexpr std::size_t kMaxQueued = 8192;   // beyond, a charge list is answered with an Error at once
+  static constexpr std::size_t kMaxQueued = 8192;   // beyond, a list is answered with kOverloaded at once
+  static constexpr std::size_t kMaxOfOwner = base::Shares::share_of(kMaxQueued, 64);  // the same, of one owner's
 
   // By the clock of Redis, when the deadline is over of what was asked then (by steady_now()).
   using Until = std::function<Nanos(Nanos asked)>;
@@ -36,14 +38,16 @@ class ChargeQueue {
     std::span<const std::string> keys;  // must live until `done` is called
     std::string blob;
     Nanos asked{0};      // by steady_now()
-    bool ahead = false;  // of all lists that wait
-    // Called with the answer to this list alone. After an Error, returns what to call if an answer comes all the same.
+    bool ahead = false;  // of all that wait
+    std::string owner;   // whose share of the queue it takes; empty: of no share
+    // Hears the answer to this list alone. Returns, after an Error, who is to hear an answer that comes all the same.
     std::function<Caller::Done(const Result<Reply>&)> done;
     std::uint16_t slot = kAnySlot;  // in a cluster: it goes at once and alone, since a script reaches one slot only
     Caller::Done late{};            // what `done` returned
   };
-  // Lists that are sent together have the time that is left to the first of them. A list that has less than a quarter
-  // of it left when its turn comes fails instead: it would hardly be answered, and the server would look slow.
+  // Lists that go together have the time that is left to the first of them. A list that has less than a quarter of it
+  // left when its turn comes fails instead: a call begun so late would make the server look slow. The error is
+  // kOverloaded while Redis answers in time, since then the queue was too long, and kTimedOut otherwise.
   void ask(List list);
 
  private:
@@ -55,6 +59,8 @@ class ChargeQueue {
   }
   // Sends what waits, as far as it may.
   void pump();
+  // Under the mutex: takes a place in the queue; false: there is none left for it.
+  [[nodiscard]] bool enter(List& list);
   [[nodiscard]] Nanos take_turn(Lists& next, Lists& late);  // under the mutex; when the oldest was asked
   void send(Lists lists, Nanos asked);
   struct Sent {
@@ -67,9 +73,11 @@ class ChargeQueue {
   const Until until_;
   std::mutex mutex_;
   std::deque<List> ahead_;
-  std::deque<List> queued_;  // sent when ahead_ is empty
+  std::deque<List> queued_;  // who goes when nobody is ahead
+  base::Shares shares_;      // of both
   std::size_t in_flight_ = 0;
-  bool pumping_ = false;  // a call that is answered before it returns must not start another pump()
+  bool in_time_ = true;   // the last call was answered before its deadline
+  bool pumping_ = false;  // somebody is: a call that is answered before it returns must not begin another inside it
 };
 
 }  // namespace headgate::store::redis

@@ -85,7 +85,8 @@ class Client::Engine {
       case Requests::Taken::kYesAndWake: return core_.loop.waker()->wake();
       case Requests::Taken::kFull: break;
     }
-    done(Error{ErrorCode::kTimedOut, fmt::format("redis: {} calls wait already", core_.options.max_outstanding), true});
+    done(Error{ErrorCode::kOverloaded, fmt::format("redis: {} calls wait already", core_.options.max_outstanding),
+               true});
   }
 
   [[nodiscard]] Nanos deadline() const noexcept { return core_.options.deadline; }

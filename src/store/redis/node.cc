@@ -40,10 +40,11 @@ std::optional<Nanos> time_in(const Reply& reply) noexcept {
 // The server as a whole cannot work now; asking it less helps it.
 bool is_unwell(std::string_view word) noexcept { return word == "LOADING" || word == "BUSY" || word == "MASTERDOWN"; }
 
-// The server answers, but not what every check asks of it: nothing may be written, or not by this user.
+// The server answers, but not what every check asks of it: nothing may be written, or not by this user. Not OOM: there
+// the check alone is denied (RedisStore), since callers can fill the memory with made-up keys.
 bool is_refusal(std::string_view text) noexcept {
   const std::string_view word = word_of(text);
-  return word == "OOM" || word == "MISCONF" || word == "NOREPLICAS" || word == "NOPERM" ||
+  return word == "MISCONF" || word == "NOREPLICAS" || word == "NOPERM" ||
          text.starts_with("ERR The user executing the script can't run");
 }
 

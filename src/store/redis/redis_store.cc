@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "store/redis/cell_codec.h"
+#include "store/redis/core.h"
 #include "store/redis/charge_script.h"
 #include "store/redis/wall_clock.h"
 #include "store/verdict.h"
@@ -44,6 +45,7 @@ class RedisStore::Call {
     Nanos asked;  // by steady_now()
     Nanos now;    // 0: by the clock of Redis
     bool ahead = false;
+    std::string_view owner{};
   };
   Call(RedisStore& store, std::span<const Charge> charges, const When& when)
       : store_(store), charges_(charges), when_(when) {}
@@ -107,7 +109,8 @@ class RedisStore::Call {
     }
     auto heard = [this](const Result<Reply>& reply) { return on_reply(reply); };
     const std::uint16_t slot = store_.options_.cluster ? slot_of(keys_[0]) : kAnySlot;
-    store_.queue_.ask({keys_, std::move(blob), when_.asked, when_.ahead, std::move(heard), slot});
+    store_.queue_.ask(
+        {keys_, std::move(blob), when_.asked, when_.ahead, std::string(when_.owner), std::move(heard), slot});
   }
 
   void call(const Script& script, std::string_view blob, Caller::Done done) {
@@ -291,16 +294,28 @@ class RedisStore::LateCharges {
 class RedisStore::ChargeCall final : public Call {
  public:
   ChargeCall(RedisStore& store, const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
-             Done done)
-      : Call(store, charges, {terms.asked, terms.now, terms.ahead}),
+           Done done)
+      : Call(store, charges, {terms.asked, terms.now, terms.ahead, terms.owner}),
         terms_(terms),
         outcomes_(outcomes),
         done_(std::move(done)) {}
 
  private:
   [[nodiscard]] const Script& script() const override { return charge_script(); }
-  void fail(const Error& error) override { done_(error); }
-  // A charge with a note is undone by the caller that has noted it.
+  void fail(const Error& error) override {
+    if (word_of(error.message) != "OOM") return done_(error);
+    // The script has written nothing for any of the lists that were sent with it. A list that is denied needs no write:
+    // where it is sent alone, it is still answered as ever.
+    Answer full;
+    full.at = store().redis_now_approx();
+    for (std::size_t i = 0; i < coded().size(); ++i) {
+      outcomes_[i] = {};
+      outcomes_[i].limit = coded()[i].limit.most;
+      full.applied.store_full = full.applied.store_full || !coded()[i].soft;
+    }
+    done_(full);
+  }
+  // What is noted is undone by whoever has noted it.
   [[nodiscard]] Caller::Done if_late() override {
     if (terms_.effect == Effect::kNone || terms_.note_as != 0) return {};
     auto late = std::make_shared<LateCharges>(store(), terms_);
@@ -409,6 +424,7 @@ void RedisStore::apply_at(Nanos now, std::span<const Charge> charges, const Ask&
   Terms terms{.effect = ask.effect, .now = now, .patience = ask.patience, .lease = ask.lease};
   terms.asked = steady_now();
   terms.ahead = ask.ahead;
+  terms.owner = ask.owner;
   terms.apart = ask.apart;
   terms.slots = options_.cluster;
   bool one_slot = true;

@@ -18,7 +18,7 @@ namespace {
 constexpr int kMaxTries = 3;
 
 bool admitted(const RemoteStore::Answer& answer) noexcept {
-  return answer.applied.wait == Nanos{0} || answer.applied.reserved;
+  return (answer.applied.wait == Nanos{0} || answer.applied.reserved) && !answer.applied.store_full;
 }
 
 }  // namespace
@@ -133,6 +133,7 @@ class RedisStore::SplitCharges {
       together.at = std::min(together.at, answer.at);
       together.applied.wait = longer_wait(together.applied.wait, answer.applied.wait);
       together.applied.reserved = together.applied.reserved || answer.applied.reserved;
+      together.applied.store_full = together.applied.store_full || answer.applied.store_full;
     }
     return together;
   }

@@ -396,6 +396,21 @@ TEST(QuotasApi, AlertsTellOfQuotasNearlyUsedUpAndOfCommandsThatFailOrRunLong) {
   EXPECT_EQ(kinds, (std::map<std::string, int>{{"command_failed", 1}, {"command_long", 1}, {"quota_high", 1}}));
 }
 
+TEST(QuotasApi, AnAgentReadsAThousandRowsAtATime) {
+  QuotaServer server;
+  for (int i = 0; i < 1'001; ++i) {
+    (void)server.settled(server.post("/api/quotas/executions", R"({"user_id": "42", "command_type": "shell"})"));
+  }
+  const test::ApiServer::Headers own{{"Authorization", "Bearer " + server.token(state::Role::kAgent, "42")}};
+  const auto page = [&](const std::string& more) {
+    return server.settled(server.call(net::Method::kGet, "/api/quotas/executions?limit=10000" + more, {}, own)).json();
+  };
+  const Json first = page("");
+  EXPECT_EQ(first["executions"].size(), 1'000U);
+  EXPECT_EQ(page("&cursor=" + first["next_cursor"].get<std::string>())["executions"].size(), 1U);
+  EXPECT_EQ(server.settled(server.get("/api/quotas/executions?limit=10000")).json()["executions"].size(), 1'001U);
+}
+
 TEST(QuotasApi, AnAgentsTokenIsGoodForItsOwnUserOnly) {
   QuotaServer server;
   const test::ApiServer::Headers own{{"Authorization", "Bearer " + server.token(state::Role::kAgent, "42")}};

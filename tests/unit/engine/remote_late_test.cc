@@ -45,6 +45,19 @@ TEST_F(LateStore, AnOpenPolicyAdmitsWhatIsLate) {
   EXPECT_EQ(engine.cells().stand_ins(), 0U) << "it is not away";
 }
 
+TEST_F(LateStore, AnOverloadOfThisNodeDeniesUnderEveryRule) {
+  for (const char* rule : {"open", "local", "closed"}) {
+    load_ten(std::string(", on_store_failure: ") + rule);
+    remote.why = ErrorCode::kOverloaded;
+    const CheckDecision decision = engine.check(check_of());
+    EXPECT_FALSE(decision.allowed) << rule;
+    EXPECT_EQ(decision.error(), "store_late") << rule;
+    EXPECT_FALSE(decision.stand_in) << rule;
+  }
+  EXPECT_EQ(engine.late_answers(), 3U);
+  EXPECT_EQ(engine.arrears(), 0U);
+}
+
 TEST_F(LateStore, AClosedPolicyDeniesWhatIsLate) {
   load_ten(", on_store_failure: closed");
   remote.why = ErrorCode::kTimedOut;
@@ -61,11 +74,11 @@ TEST_F(LateStore, ABucketThatTheAskerNamesIsDeniedWhenLateAndJudgedHereWhenAway)
         });
     EXPECT_FALSE(now.has_value());
   };
-  remote.why = ErrorCode::kTimedOut;
-  ask();
-  remote.why = ErrorCode::kIo;
-  ask();
-  EXPECT_EQ(allowed, (std::vector<bool>{false, true}));
+  for (const ErrorCode why : {ErrorCode::kTimedOut, ErrorCode::kOverloaded, ErrorCode::kIo}) {
+    remote.why = why;
+    ask();
+  }
+  EXPECT_EQ(allowed, (std::vector<bool>{false, false, true}));
 }
 
 TEST_F(LateStore, ChecksThatDoNotWaitInLineAreAnsweredWhenTheStoreAnswers) {

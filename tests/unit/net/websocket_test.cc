@@ -27,6 +27,7 @@ struct Seen {
   int opened = 0;
   int closed = 0;
   bool busy = false;
+  std::size_t room = 1'000'000;  // for messages, before the handler is full
 };
 
 // Echoes, so that what was understood can be seen in what comes back.
@@ -40,6 +41,7 @@ class WebSocketEcho final : public WebSocketHandler {
   }
   void closed() noexcept override { ++seen_.closed; }
   [[nodiscard]] bool busy() const noexcept override { return seen_.busy; }
+  [[nodiscard]] bool full() const noexcept override { return seen_.messages.size() >= seen_.room; }
 
  private:
   Seen& seen_;
@@ -88,6 +90,20 @@ TEST_F(WebSocketSession, AnswersEveryLengthOfMessage) {
   }
   EXPECT_EQ(seen.opened, 1);
   EXPECT_EQ(seen.closed, 0);
+}
+
+TEST_F(WebSocketSession, TakesNoMoreMessagesThanTheHandlerHasRoomFor) {
+  seen.room = 2;
+  EXPECT_EQ(answers(frame("a") + frame("b") + frame("c") + frame("d") + frame("e")).size(), 2U);
+  EXPECT_TRUE(session->paused);
+  seen.room = 4;  // two answers are out
+  session->sent();
+  EXPECT_EQ(drained().size(), 2U);
+  EXPECT_TRUE(session->paused);
+  seen.room = 9;
+  session->sent();
+  EXPECT_EQ(seen.messages, (std::vector<std::string>{"a", "b", "c", "d", "e"}));
+  EXPECT_FALSE(session->paused);
 }
 
 TEST_F(WebSocketSession, PutsFragmentsTogetherAroundControlFrames) {

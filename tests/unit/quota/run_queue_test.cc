@@ -43,6 +43,27 @@ std::string drained(RunQueue& queue, std::size_t most = 1'000) {
 
 RunQueueOptions one_at_a_time() { return {.concurrent = 1, .release_every = 0ns}; }
 
+TEST(RunQueue, OneOwnerHasAShareOfThePlacesForAllUsersThatItNames) {
+  RunQueue queue({.concurrent = 1, .max_waiting = 200, .release_every = 0ns});
+  ASSERT_EQ(queue.enter(of("ann", "running"), 1, 0s), Entered::kStarted);
+  const auto enter = [&](const std::string& owner, int n) {
+    Arrival arrival = of("made-up-" + std::to_string(n), owner + std::to_string(n));
+    arrival.owner = owner;
+    return queue.enter(std::move(arrival), 1, 0s);
+  };
+  for (int n = 0; n < 20; ++n) EXPECT_EQ(enter("token:1", n), Entered::kWaits);
+  EXPECT_EQ(enter("token:1", 20), Entered::kFull);
+  EXPECT_EQ(enter("token:2", 20), Entered::kWaits);
+  EXPECT_EQ(queue.enter(of("bob", "b"), 1, 0s), Entered::kWaits);
+  // A place is free again whether the wait ends or the run starts.
+  EXPECT_TRUE(queue.end("token:10", "", 0s));
+  EXPECT_TRUE(queue.end("running", "", 0s));
+  EXPECT_EQ(queue.step(1, 0s).started.size(), 1U);
+  EXPECT_EQ(enter("token:1", 21), Entered::kWaits);
+  EXPECT_EQ(enter("token:1", 22), Entered::kWaits);
+  EXPECT_EQ(enter("token:1", 23), Entered::kFull);
+}
+
 TEST(RunQueue, StartsAtOnceWhileThereAreSlots) {
   RunQueue queue({.concurrent = 2});
   EXPECT_EQ(queue.estimate("ann", 0, 1, 1, 0s), 0s);

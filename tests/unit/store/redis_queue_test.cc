@@ -26,7 +26,7 @@ class Far final : public store::redis::Caller {
     Nanos asked;
     std::string wire;
     Done done;
-    void fail() const { done(Error{ErrorCode::kIo, "no answer in time", true}); }
+    void fail(ErrorCode code = ErrorCode::kIo) const { done(Error{code, "no answer in time", true}); }
   };
   void call(Command command, Done done) override {
     ++calls;
@@ -49,19 +49,20 @@ constexpr int kFew = ChargeQueue::kMaxTogether - 1;  // so many wait, since they
 
 class RedisQueue : public ::testing::Test {
  protected:
-  void ask(int plans, Nanos asked, std::string blob = "plan", bool ahead = false) {
+  void ask(int plans, Nanos asked, std::string blob = "plan", bool ahead = false, std::string owner = {}) {
     for (int i = 0; i < plans; ++i) {
-      queue_.ask({{&key_, 1}, blob, asked, ahead, [this](const Result<Reply>& reply) {
+      queue_.ask({{&key_, 1}, blob, asked, ahead, owner, [this](const Result<Reply>& reply) {
                     ++answered_;
                     if (!reply) errors_.push_back(reply.error().message);
+                    if (!reply) codes_.push_back(reply.error().code);
                     return Far::Done{};
                   }});
     }
   }
-  void fail_first() {
+  void fail_first(ErrorCode code = ErrorCode::kIo) {
     const Far::Held first = std::move(far_.held.front());
     far_.held.pop_front();
-    first.fail();
+    first.fail(code);
   }
 
   const std::string key_ = "cell";
@@ -69,6 +70,7 @@ class RedisQueue : public ::testing::Test {
   ChargeQueue queue_{far_, [](Nanos) { return kMaxTime; }};
   int answered_ = 0;
   std::vector<std::string> errors_;
+  std::vector<ErrorCode> codes_;
 };
 
 TEST_F(RedisQueue, WhatWaitedForACallThatFailedIsSentAllTheSame) {
@@ -145,13 +147,47 @@ TEST_F(RedisQueue, WhatHasWaitedForThreeQuartersOfItsTimeFailsByItself) {
   EXPECT_EQ(far_.held.back().asked, now - 44min);
 }
 
+TEST_F(RedisQueue, ATurnThatComesTooLateIsAnOverloadUnlessRedisIsLateItself) {
+  const Nanos now = steady_now();
+  for (const ErrorCode redis : {ErrorCode::kIo, ErrorCode::kTimedOut}) {
+    codes_.clear();
+    ask(kGone, now);
+    ask(1, now - 46min);
+    fail_first(redis);
+    const ErrorCode expected = redis == ErrorCode::kTimedOut ? ErrorCode::kTimedOut : ErrorCode::kOverloaded;
+    EXPECT_EQ(codes_, (std::vector<ErrorCode>{expected, redis}));
+    while (!far_.held.empty()) fail_first();
+  }
+}
+
+TEST_F(RedisQueue, OneOwnerHasAShareOfThePlaces) {
+  const Nanos now = steady_now();
+  const std::size_t whole = PlanQueue::kMostInFlight - PlanQueue::kMaxInFlight;
+  ask(static_cast<int>(PlanQueue::kMaxInFlight + whole * PlanQueue::kMaxTogether), now, "plan", false, "flood");
+  ASSERT_EQ(far_.held.size(), PlanQueue::kMostInFlight);
+  ask(static_cast<int>(PlanQueue::kMaxOfOwner), now, "plan", false, "flood");
+  EXPECT_EQ(answered_, 0);
+  ask(1, now, "plan", false, "flood");
+  EXPECT_EQ(codes_, std::vector{ErrorCode::kOverloaded});
+  ask(1, now, "plan", false, "other");
+  ask(1, now);
+  EXPECT_EQ(answered_, 1) << "others wait";
+  fail_first();  // a call's worth has left the queue
+  codes_.clear();
+  ask(static_cast<int>(PlanQueue::kMaxTogether), now, "plan", false, "flood");
+  EXPECT_TRUE(codes_.empty());
+  ask(1, now, "plan", false, "flood");
+  EXPECT_EQ(codes_, std::vector{ErrorCode::kOverloaded});
+  while (!far_.held.empty()) fail_first();
+}
+
 TEST_F(RedisQueue, AllThatWaitFailOneAfterTheOtherWhereNobodyCanBeAsked) {
   const std::size_t whole = ChargeQueue::kMostInFlight - ChargeQueue::kMaxInFlight;
   const std::size_t most = ChargeQueue::kMaxInFlight + whole * ChargeQueue::kMaxTogether + ChargeQueue::kMaxQueued;
   ask(static_cast<int>(most), steady_now());
   EXPECT_EQ(answered_, 0);
   ask(1, steady_now());
-  EXPECT_EQ(answered_, 1) << "no more may wait";
+  EXPECT_EQ(codes_, std::vector{ErrorCode::kOverloaded}) << "no more may wait";
   far_.down = true;
   fail_first();
   EXPECT_EQ(answered_, 1 + 1 + static_cast<int>(ChargeQueue::kMaxQueued));

@@ -264,8 +264,7 @@ TEST(RedisTrouble, AServerThatRefusesEveryCheckCountsAsDownUntilItTakesOne) {
     std::vector<std::string> begin, end;
   };
   for (const auto& [word, begin, end] :
-       {Illness{"OOM", {"CONFIG", "SET", "maxmemory", "1"}, {"CONFIG", "SET", "maxmemory", "0"}},
-        Illness{"NOREPLICAS",
+       {Illness{"NOREPLICAS",
                 {"CONFIG", "SET", "min-replicas-to-write", "1"},
                 {"CONFIG", "SET", "min-replicas-to-write", "0"}},
         Illness{"NOPERM", {"ACL", "SETUSER", "default", "resetkeys", "~other:*"}, {"ACL", "SETUSER", "default", "~*"}},
@@ -286,6 +285,17 @@ TEST(RedisTrouble, AServerThatRefusesEveryCheckCountsAsDownUntilItTakesOne) {
     EXPECT_EQ(witness.downs().size(), downs + 1) << word;
   }
   EXPECT_TRUE(eventually([&] { return server.ask({"EXISTS", "headgate:c:{a}:w"}) == "0"; }));
+}
+
+TEST(RedisTrouble, AServerWithoutMemoryIsNotTakenForDown) {
+  RedisServer server;
+  Witness witness;
+  const auto client = client_for(options_for(server.url()), &witness);
+  ASSERT_TRUE(client->wait_until_up(10s));
+  server.ask({"CONFIG", "SET", "maxmemory", "1"});
+  for (int i = 0; i < 20; ++i) EXPECT_THAT(write_by_script(*client).text, StartsWith("OOM "));
+  EXPECT_EQ(client->state(), State::kUp);
+  EXPECT_EQ(witness.told("OOM"), 1);
 }
 
 TEST(RedisTrouble, AServerThatBecomesAReplicaIsLeftUntilItIsTheMasterAgain) {

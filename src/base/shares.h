@@ -1,7 +1,7 @@
-// How many things of a bounded kind each owner has, so that one of them cannot take all: a tenth each, but not fewer
-// than a stated number.
+// Counts how many places of a bounded kind each owner holds, so that no owner can take all of them: a tenth each, but
+// not fewer than a stated number.
 //
-// Not safe for concurrent use. As large as there are owners that have something.
+// Not safe for concurrent use. One entry per owner that holds at least one place.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
-namespace headgate::engine {
+namespace headgate::base {
 
 class Shares {
  public:
@@ -34,4 +34,4 @@ class Shares {
   std::unordered_map<std::string, std::size_t> owned_;
 };
 
-}  // namespace headgate::engine
+}  // namespace headgate::base
