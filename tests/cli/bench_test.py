@@ -94,7 +94,7 @@ class Bench(unittest.TestCase):
         report = self.report("--resp", server.address, "--requests", 100, "--connections", 2, "--pipeline", 3)
         self.assertEqual(report["requests"], 100)
         self.assertGreater(report["errors"], 0)
-        self.assertGreater(report["allowed"] + report["denied"], 50)
+        self.assertGreater(report["allowed"] + report["denied"], 10)
         # Reset or closed, as the moment has it.
         self.assertRegex(report["first_error"], "closed|reset|pipe")
 
@@ -125,7 +125,7 @@ class Bench(unittest.TestCase):
 
     def test_a_duration_ends_it(self):
         server = self.resp()
-        report = self.report("--resp", server.address, "--duration", "300ms", "--warmup", "50ms", "--connections", 2)
+        report = self.report("--resp", server.address, "--duration", "1s", "--warmup", "200ms", "--connections", 2)
         self.assert_adds_up(report)
         self.assertGreater(report["requests"], 0)
         self.assertGreater(len(server.commands), report["requests"])  # the warm-up does not count

@@ -46,7 +46,7 @@ class Bash:
         asked = "\n".join([
             self.script, "COMP_WORDS=(" + " ".join(f"'{word}'" for word in words) + ")",
             f"COMP_CWORD={len(words) - 1}", "_headgate", 'printf "%s\\n" "${COMPREPLY[@]}"'])
-        done = subprocess.run(["bash", "--norc", "-c", asked], capture_output=True, text=True, timeout=60, cwd=cwd)
+        done = subprocess.run(["bash", "--norc", "-c", asked], capture_output=True, text=True, timeout=180, cwd=cwd)
         assert done.stderr == "", done.stderr
         return [offer for offer in done.stdout.split("\n") if offer]
 
@@ -67,13 +67,13 @@ $'builtin compadd "$@" }}'
             until zpty -r z out "*READY*" || (( n++ > 100 )); do :; done
             zpty -w -n z {line!r}$'\\t'
             n=0
-            until [[ -s {here}/out ]] || (( n++ > 500 )); do sleep 0.02; done
+            until [[ -s {here}/out ]] || (( n++ > 3000 )); do sleep 0.02; done
             zpty -w z $'\\C-u exit'
             n=0
-            while zpty -t z 2>/dev/null && (( n++ < 100 )); do sleep 0.02; done
+            while zpty -t z 2>/dev/null && (( n++ < 1500 )); do sleep 0.02; done
             zpty -d z
         """
-        subprocess.run(["zsh", "-f", "-c", driver], capture_output=True, timeout=60, cwd=cwd or here,
+        subprocess.run(["zsh", "-f", "-c", driver], capture_output=True, timeout=180, cwd=cwd or here,
                        env=environment())
         out = pathlib.Path(here, "out")
         text = out.read_text() if out.exists() else ""
@@ -83,7 +83,7 @@ $'builtin compadd "$@" }}'
 def fish_offers(line, cwd=None):
     with tempfile.TemporaryDirectory() as home:
         asked = script("fish") + f"\ncomplete -C {line!r}\n"
-        done = subprocess.run(["fish", "--no-config", "-c", asked], capture_output=True, text=True, timeout=60,
+        done = subprocess.run(["fish", "--no-config", "-c", asked], capture_output=True, text=True, timeout=180,
                               cwd=cwd or home, env=environment(HOME=home, XDG_CONFIG_HOME=home))
     assert done.stderr == "", done.stderr
     return [offer.split("\t")[0] for offer in done.stdout.splitlines()]
@@ -95,7 +95,7 @@ class Completions(unittest.TestCase):
     def test_each_shell_can_read_its_script(self):
         for shell in SHELLS:
             with self.subTest(shell):
-                done = subprocess.run([shell, "-n"], input=script(shell), capture_output=True, text=True, timeout=60)
+                done = subprocess.run([shell, "-n"], input=script(shell), capture_output=True, text=True, timeout=180)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_bash_offers_every_command_and_every_option(self):
@@ -182,7 +182,7 @@ class Manual(unittest.TestCase):
         with tempfile.TemporaryDirectory() as here:
             file = pathlib.Path(here, "headgate.1")
             file.write_text(self.page())
-            done = subprocess.run(["man", "--warnings", "-l", str(file)], capture_output=True, text=True, timeout=60,
+            done = subprocess.run(["man", "--warnings", "-l", str(file)], capture_output=True, text=True, timeout=180,
                                   env=environment(MANWIDTH="80", LC_ALL="C.UTF-8"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         shown = re.sub(r".\x08", "", done.stdout)

@@ -10,6 +10,9 @@ import subprocess
 import sys
 import threading
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import waiting  # noqa: E402, F401: every test takes SIGINT as it is by default
+
 TOKEN = "hg_test_secret_0123456789"
 
 OVERVIEW = {

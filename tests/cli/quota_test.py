@@ -4,6 +4,7 @@ import datetime
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import struct
@@ -13,8 +14,10 @@ import termios
 import time
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 from fake_server import COLOUR, TOKEN, FakeHttp, environment, run  # noqa: E402
+from waiting import avoid_midnight  # noqa: E402
 
 BINARY = ""
 HOUR = 3_600_000
@@ -47,6 +50,7 @@ PLANS = {"default_plan": "free", "timezone": "UTC", "mode": "enforce", "plans": 
         "other": {"daily": None, "weekly": None, "monthly": None, "session": 7, "estimated_cpu": 5, "estimated_mem": 50}}}}}
 
 
+avoid_midnight()
 TODAY = datetime.datetime.now(datetime.timezone.utc).date()
 
 

@@ -25,7 +25,8 @@ class Example:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HEADGATE")}
         self.process = subprocess.Popen(
             [RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**environment, "HEADGATE": harness.BINARY, "TMPDIR": self.folder.name})
+            env={**environment, "HEADGATE": harness.BINARY, "HEADGATE_STORE_DEADLINE": "2s",
+                 "TMPDIR": self.folder.name})
         self.said = []
         self.reader = threading.Thread(target=lambda: self.said.extend(self.process.stdout), daemon=True)
         self.reader.start()

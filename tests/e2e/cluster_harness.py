@@ -13,10 +13,8 @@ import time
 import harness
 import redis
 
-# No answer takes longer, whatever happens to Redis: far more than the deadline, since the machine is busy.
-PROMPT = 1.0
-# What operators set reaches every node within a second; a busy machine may take longer.
-SPREADS_WITHIN = 3.0
+# No answer takes longer, whatever happens to Redis: many times the deadline, since the machine may be busy.
+PROMPT = 15.0
 
 
 class Redis:

@@ -12,7 +12,7 @@ policies:
   - {id: runs, match: {operations: [run]}, key: [agent], limit: {strategy: sliding_window, limit: 60, window: 1h}}
   - {id: wide, match: {operations: [pay]}, key: [agent], limit: {strategy: sliding_window, limit: 60, window: 1h}}
   - {id: bucket, match: {operations: [pay]}, key: [agent], limit: {strategy: token_bucket, capacity: 90, refill_rate: 1/1h}}
-  - {id: tight, match: {operations: [pay]}, key: [session], limit: {strategy: fixed_window, limit: 20, window: 1h}}
+  - {id: tight, match: {operations: [pay]}, key: [session], limit: {strategy: fixed_window, limit: 20, window: 24h}}
   - {id: two, match: {operations: [both]}, key: [agent], limit: {strategy: sliding_window, limit: 60, window: 1h}}
   - {id: more, match: {operations: [both]}, key: [agent], limit: {strategy: token_bucket, capacity: 60, refill_rate: 1/1h}}
   - {id: most, match: {operations: [both]}, key: [agent], limit: {strategy: gcra, max_burst: 59, count: 1, period: 1h}}
@@ -40,7 +40,7 @@ class Sentinels(Case):
             for port in ports:
                 stack.enter_context(sentinel(port, master.port))
             url = "redis+sentinel://" + ",".join(f"127.0.0.1:{port}" for port in ports) + "/main"
-            made = stack.enter_context(nodes(3, url, POLICIES, deadline="300ms"))
+            made = stack.enter_context(nodes(3, url, POLICIES, deadline="1s"))
             self.assert_shared(made)
             self.assertEqual(Crowd(made, "run", ["before"]).run(2).admitted, {"before": 12})
             wait_until_acquainted(master, 3)
@@ -149,7 +149,7 @@ class Trouble(Case):
             self.assertEqual(crowd.wrong, [])
             self.assertGreater(crowd.admitted["A"], 0)
             for node in made:
-                (line,) = node.logged("WRONGTYPE")
+                (line,) = harness.wait_until(lambda n=node: n.logged("WRONGTYPE"), "it is named")
                 self.assertIn(cell.decode(), line)
                 self.assertTrue(node.is_ready())
             server.do("DEL", cell)
@@ -165,7 +165,8 @@ class Trouble(Case):
             for node in made:
                 harness.wait_until(lambda n=node: n.logged("OOM"), "it is named")
                 self.assertEqual(len(node.logged("store_problem")), 1, node.log)
-                self.assertIn("OOM", node.told("store_problem")[0]["text"])
+                (alert,) = harness.wait_until(lambda n=node: n.told("store_problem"), "an alert")
+                self.assertIn("OOM", alert["text"])
             server.do("CONFIG", "SET", "maxmemory", "0")
             for node in made:
                 harness.wait_until(node.is_ready, "it is over")

@@ -11,7 +11,7 @@ from harness import Server, headgate, wait_until
 
 POLICIES = """
 policies:
-  - {id: mine, limit: {strategy: fixed_window, limit: 10, window: 1h}, key: [agent]}
+  - {id: mine, limit: {strategy: fixed_window, limit: 10, window: 24h}, key: [agent]}
 """
 EMPTY = ["", "%", "&&&", "\t", "# only a comment\n", "---\n", "{}", "---\n---\n"]
 

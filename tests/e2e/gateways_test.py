@@ -99,8 +99,8 @@ class Gateway(unittest.TestCase):
         """No header of a client changes what it is counted as, even if the gate believes every header it knows."""
         policies = """
 policies:
-  - {id: each, match: {operations: ["GET /tools/*"]}, key: [agent], limit: {strategy: fixed_window, limit: 3, window: 1h}}
-  - {id: here, match: {operations: ["GET /by-address"]}, key: [ip], limit: {strategy: fixed_window, limit: 3, window: 1h}}
+  - {id: each, match: {operations: ["GET /tools/*"]}, key: [agent], limit: {strategy: fixed_window, limit: 3, window: 24h}}
+  - {id: here, match: {operations: ["GET /by-address"]}, key: [ip], limit: {strategy: fixed_window, limit: 3, window: 24h}}
 """
         all_headers = "gate.trust=agent,operation,session,user,context,cost"
         with harness.Server("--set", all_headers, policies=policies) as server, Upstream() as upstream, \

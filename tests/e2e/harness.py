@@ -18,7 +18,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-from waiting import PATIENCE, wait_until  # noqa: E402, F401: for those who use the harness, too
+from waiting import PATIENCE, avoid_midnight, wait_until  # noqa: E402, F401: for those who use the harness, too
 
 BINARY = ""
 
@@ -27,6 +27,7 @@ def main():
     """Every script is called with the path of the binary."""
     global BINARY
     BINARY = os.path.abspath(sys.argv.pop(1))
+    avoid_midnight()
     if not os.environ.get("HEADGATE_SANITIZED"):
         unittest.main()
     with tempfile.TemporaryDirectory() as reports:
@@ -49,13 +50,23 @@ def reported(reports):
     return bool(found)
 
 
+RESERVED = []  # sockets whose names keep other scripts from taking the same ports
+
+
 def free_port():
-    """Below the ports that the system gives to those who connect: who waits for a server there cannot meet himself."""
+    """Below the ports that the system gives to clients: waiting for a server there cannot connect to itself."""
     while True:
         port = random.randrange(12000, 22000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+        name = socket.socket(socket.AF_UNIX)
+        with socket.socket() as probe:
+            try:
+                name.bind(f"\0headgate-test-port-{port}")
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                name.close()
+                continue
+        RESERVED.append(name)
+        return port
 
 
 def listens(port):
@@ -210,6 +221,15 @@ class Server:
 
     def check(self, agent="A", operation="run", **more):
         return self.call("POST", "/v1/check", {"agent": agent, "operation": operation, **more}).json
+
+    @contextlib.contextmanager
+    def paused(self):
+        """The process is stopped within the block; what is sent to it waits in its sockets."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def stop(self, how=signal.SIGTERM):
         if self.process.poll() is None:

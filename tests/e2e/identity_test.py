@@ -15,7 +15,7 @@ import redis
 
 POLICIES = """
 policies:
-  - {id: few, key: [agent, session], limit: {strategy: fixed_window, limit: 3, window: 1h}}
+  - {id: few, key: [agent, session], limit: {strategy: fixed_window, limit: 3, window: 24h}}
 exempt: [monitoring]
 """
 
@@ -111,7 +111,7 @@ class Identity(unittest.TestCase):
         self.assertIn("cells.clear", actions)
 
     def test_ended_leases_are_bounded_and_still_known(self):
-        server = self.serve(policies="policies: [{id: p, limit: {strategy: fixed_window, limit: 1000000, window: 1h}}]")
+        server = self.serve(policies="policies: [{id: p, limit: {strategy: fixed_window, limit: 1000000, window: 24h}}]")
         connection = http.client.HTTPConnection("127.0.0.1", server.ports["http"], timeout=harness.PATIENCE)
         with contextlib.closing(connection):
             def call(method, path, body=None):
@@ -127,7 +127,7 @@ class Identity(unittest.TestCase):
     @unittest.skipIf(os.environ.get("HEADGATE_SANITIZED"), "a sanitizer keeps freed memory for a while")
     def test_ended_leases_take_no_more_memory_however_many_they_were(self):
         """Of ended leases 65,536 are remembered: once as many have ended, memory stays as it is."""
-        server = self.serve(policies="policies: [{id: p, limit: {strategy: fixed_window, limit: 1000000, window: 1h}}]\n"
+        server = self.serve(policies="policies: [{id: p, limit: {strategy: fixed_window, limit: 1000000, window: 24h}}]\n"
                                      "leases: {ttl: 24h}")
 
         def hold_and_release(client, count):

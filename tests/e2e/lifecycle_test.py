@@ -94,7 +94,7 @@ class Lifecycle(unittest.TestCase):
     def test_term_lets_what_was_asked_finish(self):
         queue = """
 policies:
-  - {id: q, match: {operations: [q]}, limit: {strategy: concurrency, max: 1, lease_ttl: 2s}, behavior: queue, max_wait: 20s}
+  - {id: q, match: {operations: [q]}, limit: {strategy: concurrency, max: 1, lease_ttl: 6s}, behavior: queue, max_wait: 60s}
 """
         with harness.Server(policies=queue) as server:
             self.assertTrue(server.check(operation="q", hold=True)["allowed"])

@@ -10,7 +10,7 @@ from harness import Server, wait_until
 
 POLICIES = """
 policies:
-  - {id: ten, limit: {strategy: fixed_window, limit: 10, window: 1h}, key: [agent]}
+  - {id: ten, limit: {strategy: fixed_window, limit: 10, window: 24h}, key: [agent]}
 """
 
 

@@ -12,6 +12,9 @@ import harness
 import websockets
 
 
+LIFE_MS = 5000  # of tokens that expire: enough to use each once before, on a busy machine too
+
+
 class Revocation(unittest.IsolatedAsyncioTestCase):
     def setUp(self):
         self.server = harness.Server("--auth", "required")
@@ -26,7 +29,7 @@ class Revocation(unittest.IsolatedAsyncioTestCase):
     def test_resp_connections_are_refused_and_closed(self):
         kept = self.token(agent="kept")
         for revoked in True, False:
-            token = self.token(agent="A", **({} if revoked else {"ttl_ms": 1500}))
+            token = self.token(agent="A", **({} if revoked else {"ttl_ms": LIFE_MS}))
             with self.server.connect("resp") as wire, self.server.connect("resp") as other:
                 for each, secret in ((wire, token["secret"]), (other, kept["secret"])):
                     each.send(f"AUTH {secret}\r\n")
@@ -49,7 +52,7 @@ class Revocation(unittest.IsolatedAsyncioTestCase):
 
     def test_idle_resp_connections_are_told_and_closed(self):
         kept = self.token(agent="kept")
-        for life in {}, {"ttl_ms": 1500}:
+        for life in {}, {"ttl_ms": LIFE_MS}:
             token = self.token(agent="A", **life)
             with self.server.connect("resp") as wire, self.server.connect("resp") as other:
                 for each, secret in ((wire, token["secret"]), (other, kept["secret"])):
@@ -63,7 +66,7 @@ class Revocation(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(other.line(), b"+PONG\r\n", "others' tokens are as good as before")
 
     async def test_websockets_are_closed(self):
-        for ttl in None, 1500:
+        for ttl in None, LIFE_MS:
             token = self.token(agent="A", **({"ttl_ms": ttl} if ttl else {}))
             url = f"ws://127.0.0.1:{self.server.ports['http']}/v1/ws"
             async with websockets.connect(url, open_timeout=harness.PATIENCE) as connection:
@@ -173,8 +176,8 @@ policies:
     def check(self, server, token):
         return server.call("POST", "/v1/check", {"operation": "line"}, token=token["secret"]).json
 
-    def line_up(self, server, protocol, **life):
-        """The slot is held; a check of the token waits, and behind it one of another token."""
+    def line_up(self, server, *protocols, **life):
+        """The slot is held; a check of a token waits by each protocol, and behind them one of another token."""
         def made(**bound):
             return server.manage("POST", "/api/admin/tokens", {"role": "agent", **bound}).json
 
@@ -183,26 +186,27 @@ policies:
         kept, token = made(agent="K"), made(agent="T", **life)
         holder = self.check(server, kept)
         self.assertTrue(holder["allowed"])
-        waiter = Waiter(server, protocol, token["secret"])
-        self.addCleanup(waiter.peer.close)
-        harness.wait_until(waiting(1), "a check that waits")
+        waiters = [Waiter(server, protocol, token["secret"]) for protocol in protocols]
+        for waiter in waiters:
+            self.addCleanup(waiter.peer.close)
+        harness.wait_until(waiting(len(waiters)), "checks that wait")
         answers = []
         behind = threading.Thread(target=lambda: answers.append(self.check(server, kept)))
         behind.start()
-        harness.wait_until(waiting(2), "another behind it")
+        harness.wait_until(waiting(len(waiters) + 1), "another behind them")
 
         def finish():
-            """The slot goes to the one behind, since the first has taken nothing."""
+            """The slot goes to the one behind, since those before it have taken nothing."""
             server.call("DELETE", f"/v1/leases/{holder['lease']}", token=kept["secret"])
             behind.join(harness.PATIENCE)
             self.assertTrue(answers[0]["allowed"])
             server.call("DELETE", f"/v1/leases/{answers[0]['lease']}", token=kept["secret"])
-        return token, waiter, finish, waiting
+        return token, waiters, finish, waiting
 
     def revoked_before_its_turn(self, server):
         for protocol, ending in UNAUTHENTICATED.items():
             with self.subTest(protocol):
-                token, waiter, finish, _ = self.line_up(server, protocol)
+                token, (waiter,), finish, _ = self.line_up(server, protocol)
                 server.manage("DELETE", f"/api/admin/tokens/{token['id']}")
                 finish()
                 self.assertEqual(waiter.ended(), ending)
@@ -218,19 +222,18 @@ policies:
         server = self.serve()
         for protocol, ending in UNAUTHENTICATED.items():
             with self.subTest(protocol):
-                token, waiter, finish, waiting = self.line_up(server, protocol)
+                token, (waiter,), finish, waiting = self.line_up(server, protocol)
                 server.manage("DELETE", f"/api/admin/tokens/{token['id']}")
                 self.assertEqual(waiter.ended(), ending)
                 harness.wait_until(waiting(1), "its place to be free")
                 finish()
 
     def test_a_check_of_a_token_that_expires_leaves_the_line(self):
-        server = self.serve()
-        for protocol, ending in UNAUTHENTICATED.items():
+        _, waiters, finish, _ = self.line_up(self.serve(), *UNAUTHENTICATED, ttl_ms=2 * LIFE_MS)
+        for waiter, (protocol, ending) in zip(waiters, UNAUTHENTICATED.items()):
             with self.subTest(protocol):
-                _, waiter, finish, _ = self.line_up(server, protocol, ttl_ms=2_000)
                 self.assertEqual(waiter.ended(), ending)
-                finish()
+        finish()
 
     def test_a_command_that_waits_for_its_turn_is_not_started(self):
         for turn in True, False:  # whether its turn comes before the line is looked at

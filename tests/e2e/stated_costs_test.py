@@ -8,7 +8,7 @@ import unittest
 import harness
 from cluster_harness import Node, Redis
 
-LIMIT = "limit: {strategy: fixed_window, limit: 3, window: 1h}"
+LIMIT = "limit: {strategy: fixed_window, limit: 3, window: 24h}"
 POLICIES = f"""
 policies:
   - {{id: plain, match: {{operations: [plain]}}, {LIMIT}}}

@@ -107,7 +107,7 @@ class Batch(unittest.TestCase):
 
     def assert_others_are_served(self):
         """On the same thread, while the batch waits for Redis."""
-        other = self.connection(timeout=5)
+        other = self.connection(timeout=8)
         other.request("GET", "/healthz")
         self.assertEqual(other.getresponse().status, 200)
 
@@ -207,7 +207,7 @@ class Late(unittest.TestCase):
         cls.stack = contextlib.ExitStack()
         cls.redis = cls.stack.enter_context(Redis())
         cls.gates = [cls.stack.enter_context(Gate(cls.redis.port)) for _ in range(2)]
-        cls.nodes = [cls.stack.enter_context(Node(f"n{i}", gate.url, POLICIES, deadline="100ms"))
+        cls.nodes = [cls.stack.enter_context(Node(f"n{i}", gate.url, POLICIES, deadline="250ms"))
                      for i, gate in enumerate(cls.gates)]
         wait_until_acquainted(cls.redis, 2)
 

@@ -11,8 +11,8 @@ import harness
 
 POLICIES = """
 policies:
-  - {id: each, match: {operations: [x]}, key: [agent], limit: {strategy: fixed_window, limit: 3, window: 1h}}
-  - {id: by-user, match: {operations: [u]}, key: [user], limit: {strategy: fixed_window, limit: 3, window: 1h}}
+  - {id: each, match: {operations: [x]}, key: [agent], limit: {strategy: fixed_window, limit: 3, window: 24h}}
+  - {id: by-user, match: {operations: [u]}, key: [user], limit: {strategy: fixed_window, limit: 3, window: 24h}}
 """
 
 

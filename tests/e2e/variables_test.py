@@ -58,7 +58,7 @@ class Variables(unittest.TestCase):
 
     def test_a_document_chooses_the_store(self):
         with Redis() as redis:
-            env = {"REDIS_URL": redis.url, "CALLS": "2"}
+            env = {"REDIS_URL": redis.url, "CALLS": "2", "HEADGATE_STORE_DEADLINE": "5s"}
             with harness.Server(policies=LIMITS, env=env) as first, harness.Server(policies=LIMITS, env=env) as second:
                 told = [server.check(operation="api_calls")["allowed"] for server in (first, second, first, second)]
                 self.assertEqual(told, [True, True, False, False])

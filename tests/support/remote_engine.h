@@ -41,13 +41,18 @@ class FakeRemote final : public store::RemoteStore {
     for (std::size_t i = 0; i < charges.size(); ++i) outcomes[i] = {.limit = 10, .remaining = leased_units};
     return store::Applied{};
   }
-  void refund(const store::Charge& charge, Nanos charged_at, Told) override {
-    cells_.refund(charge, charged_at, clock_.now());
+  void refund(const store::Charge& charge, Nanos charged_at, Told told) override {
+    change(std::move(told), [this, charge, charged_at] {
+      cells_.refund(charge, charged_at, clock_.now());
+      return true;
+    });
   }
-  void release(const store::Charge& charge, LeaseId lease, Told) override {
-    cells_.release(charge, lease, clock_.now());
+  void release(const store::Charge& charge, LeaseId lease, Told told) override {
+    change(std::move(told), [this, charge, lease] { return cells_.release(charge, lease, clock_.now()); });
   }
-  void renew(const store::Charge& charge, LeaseId lease, Told) override { cells_.renew(charge, lease, clock_.now()); }
+  void renew(const store::Charge& charge, LeaseId lease, Told told) override {
+    change(std::move(told), [this, charge, lease] { return cells_.renew(charge, lease, clock_.now()); });
+  }
   Nanos now_approx() const noexcept override { return clock_.now(); }
 
   void answer_all() {
@@ -59,12 +64,25 @@ class FakeRemote final : public store::RemoteStore {
   }
 
   std::optional<ErrorCode> why;  // it does not answer: kIo: it is away, kTimedOut: it is late
-  bool holds_back = false;       // answers wait for answer_all()
+  bool holds_back = false;       // checks are judged by answer_all()
+  bool changes_late = false;     // refunds, releases and renewals are applied and confirmed by answer_all()
   Units leased_units = 0;        // taken ahead
   int asked = 0;
   std::deque<std::function<void()>> waiting;
 
  private:
+  void change(Told told, std::function<bool()> apply) {
+    auto answer = [told = std::move(told), apply = std::move(apply)] {
+      const bool changed = apply();
+      if (told) told(changed);
+    };
+    if (changes_late) {
+      waiting.emplace_back(std::move(answer));
+    } else {
+      answer();
+    }
+  }
+
   Clock& clock_;
   store::MemoryStore cells_;
 };
