@@ -78,36 +78,6 @@ class Namesakes(unittest.TestCase):
             self.assertEqual(check(server).json["remaining_today"], 4)
 
 
-BACKING_OFF = """
-backoff: {steps: [1h], enforced: true}
-policies:
-  - {id: once, match: {operations: [once]}, key: [agent], limit: 1/1h}
-"""
-
-
-class Namesakes(unittest.TestCase):
-    """Agent 42 and user 42 have nothing in common but their name."""
-
-    def test_neither_pays_for_the_others_back_off(self):
-        with harness.Server(policies=BACKING_OFF) as server:
-            self.assertEqual([server.check("42", "once")["allowed"] for _ in range(2)], [True, False])
-            self.assertEqual(server.check("42", "other")["reason"], "Backing off after repeated violations")
-            self.assertTrue(check(server).json["allowed"], "the user has violated nothing")
-        with harness.Server(policies=BACKING_OFF) as server:
-            self.assertEqual([check(server, type="once").json["allowed"] for _ in range(2)], [True, False])
-            self.assertEqual(check(server).json["reason"], "Backing off after repeated violations")
-            self.assertTrue(server.check("42", "other")["allowed"], "the agent has violated nothing")
-
-    def test_an_exempt_agent_leaves_the_users_quota(self):
-        with harness.Server() as server:
-            allow(server, 0)
-            exempt = server.manage("PUT", "/api/admin/rate-limits/whitelist", {"agents": ["42"]})
-            self.assertEqual(exempt.status, 200, exempt.body)
-            self.assertFalse(check(server).json["allowed"])
-            allow(server, 5)
-            self.assertEqual(check(server).json["remaining_today"], 4)
-
-
 class Warnings(unittest.TestCase):
     def test_fewer_than_ten_are_few_of_a_small_quota_too(self):
         with harness.Server() as server:
