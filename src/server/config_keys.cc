@@ -38,8 +38,8 @@ std::vector<ConfigKey> make_keys() {
       HEADGATE_MEMBER(hosts)));
   add(gate_trust_key());
   add(duration_key("gate.max_wait",
-                   "How long a check of /v1/gate waits in line at most, where its policy has behavior queue. 0: it is\n"
-                   "denied instead. The proxy must wait longer for the gate than this, or it takes the gate for down.",
+                   "The longest wait of a check of /v1/gate, where its policy has behavior queue. 0: it is\n"
+                   "denied instead. The timeout of the proxy must be longer, or the gate counts as unreachable there.",
                    {1ms, 10min, true}, HEADGATE_MEMBER(gate_max_wait)));
 
   add(text_key("tls.cert", "The certificate with its chain, in PEM. Empty: no TLS.", HEADGATE_MEMBER(tls.cert)));
@@ -53,10 +53,10 @@ std::vector<ConfigKey> make_keys() {
       "store.kind", "Where cells are kept: memory, in this process; redis, shared by all servers that name the same.",
       {{"memory", cluster::StoreKind::kMemory}, {"redis", cluster::StoreKind::kRedis}}, HEADGATE_MEMBER(store.kind)));
   add(store_url_key());
-  add(text_key("store.ca", "With rediss://: certificates of the authorities to believe, in PEM. Empty: the system's.",
+  add(text_key("store.ca", "With rediss://: certificates of the trusted authorities, in PEM. Empty: the system's.",
                HEADGATE_MEMBER(store.ca)));
   add(text_key("store.cert",
-               "With rediss://: the certificate to show to a Redis that wants one, with its chain, in PEM.\n"
+               "With rediss://: the certificate for a Redis that requires one, with its chain, in PEM.\n"
                "Empty: none.",
                HEADGATE_MEMBER(store.cert)));
   add(text_key("store.key", "Its key, in PEM, without a passphrase.", HEADGATE_MEMBER(store.key)));
@@ -75,14 +75,15 @@ std::vector<ConfigKey> make_keys() {
                HEADGATE_MEMBER(store.prefix)));
   add(duration_key("store.deadline", "With redis: how long a check waits for it at most.", {1ms, 10s},
                    HEADGATE_MEMBER(store.deadline)));
-  add(text_key("store.node", "With redis: what this server is called by the others. Empty: a name is made up.",
+  add(text_key("store.node", "With redis: the name of this server for the others. Empty: a random one.",
                HEADGATE_MEMBER(store.node)));
-  add(whole_key("store.local_percent",
-                "With redis: what part of each limit this server admits alone while Redis is away, for policies that\n"
-                "say on_store_failure: local. 0: an even share among the servers known.",
-                {0, 100}, HEADGATE_MEMBER(store.local_percent)));
+  add(whole_key(
+      "store.local_percent",
+      "With redis: the part of each limit that this server admits while Redis is unreachable, for policies that\n"
+      "say on_store_failure: local. 0: an even share among the servers known.",
+      {0, 100}, HEADGATE_MEMBER(store.local_percent)));
   add(whole_key("store.leased_percent",
-                "With redis: what part of a limit may be out in leases, over all servers, for policies that say\n"
+                "With redis: what part of a limit may be leased, over all servers, for policies that say\n"
                 "consistency: leased. It is also by how much those may be exceeded.",
                 {1, 100}, HEADGATE_MEMBER(store.leased_percent)));
   add(whole_key("store.max_cells", "How many cells there may be.", {1, 1'000'000'000}, HEADGATE_MEMBER(max_cells)));
@@ -145,16 +146,16 @@ std::vector<ConfigKey> make_keys() {
                        "A type of command that the plan does not name: default counts as \"other\", refuse is a 404.",
                        {{"default", false}, {"refuse", true}}, HEADGATE_MEMBER(quotas.book.refuse_unknown_types)));
   add(whole_key("quotas.concurrent",
-                "How many commands may run at a time, over all users, times the throttle factor; others wait in line,\n"
-                "if they are ready to. 0: as many as like, but none while the factor is 0.",
+                "How many commands may run at a time, over all users, times the throttle factor; others are queued,\n"
+                "if their client waits. 0: no bound, but none starts while the factor is 0.",
                 {0, 1'000'000}, HEADGATE_MEMBER(quotas.queue.concurrent)));
-  add(whole_key("quotas.max_waiting", "How many commands may wait in line.", {0, 1'000'000},
+  add(whole_key("quotas.max_waiting", "How many commands may be queued.", {0, 1'000'000},
                 HEADGATE_MEMBER(quotas.queue.max_waiting)));
   add(whole_key("quotas.max_waiting_per_user", "How many of one user.", {0, 1'000'000},
                 HEADGATE_MEMBER(quotas.queue.max_waiting_per_user)));
   add(choice_key<policy::OnStoreFailure>(
       "quotas.on_store_failure",
-      "With store redis, while that is away: local (this server's share of each quota), open or closed.",
+      "With store redis, while that is unreachable: local (this server's share of each quota), open or closed.",
       {{"local", policy::OnStoreFailure::kLocal},
        {"open", policy::OnStoreFailure::kOpen},
        {"closed", policy::OnStoreFailure::kClosed}},
@@ -199,7 +200,7 @@ std::vector<ConfigKey> make_keys() {
   add(duration_key("drain", "How long open requests are given to end when the server stops.", {0s, 10min},
                    HEADGATE_MEMBER(drain_within)));
   add(whole_key("limits.connections",
-                "How many connections may be open at a time. Beyond that a newcomer takes the place of the oldest\n"
+                "How many connections may be open at a time. Beyond that a new one replaces the oldest\n"
                 "connection that has not shown a token, or is closed at once.",
                 {1, 1'000'000}, HEADGATE_MEMBER(max_connections)));
   add(whole_key("limits.kept_connections",
@@ -255,8 +256,8 @@ constexpr std::array<SectionDoc, 11> kSections{{
     {"snapshot", "Cells on disk, so that a restart forgets nothing."},
     {"load", "How busy things are: what commands are paced by, and limits may follow."},
     {"log", "The log, on standard error."},
-    {"webhook", "What others should hear of."},
-    {"limits", "What one client can take from the others."},
+    {"webhook", "Notices by HTTP."},
+    {"limits", "Bounds on what one client can use."},
 }};
 
 }  // namespace
