@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands that ask and manage a server, against one that answers as the contract says.
+"""The commands that use a server, against a fake one that answers as the contract says.
 Usage: client_test.py path/to/headgate"""
 import copy
 import fcntl

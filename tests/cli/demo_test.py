@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command line as its users meet it: in a pipe and on a terminal. Usage: demo_test.py path/to/headgate
+"""The command line in a pipe and on a terminal. Usage: demo_test.py path/to/headgate
 
 What each strategy should have admitted is worked out again here, slowly and in plain words, and compared call by call.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the documentation says is so. Usage: docs_test.py HEADGATE
+"""The documentation agrees with the program. Usage: docs_test.py HEADGATE
 
 Every key that the readers of policies know is in the reference, every YAML block there can be loaded, every message is
 what the binary prints, and every command in the guides and the README was run.

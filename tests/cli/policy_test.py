@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands that look at policies and replay traces, as their users meet them. Usage: policy_test.py path/to/headgate"""
+"""The commands that read policies and replay traces. Usage: policy_test.py path/to/headgate"""
 import fcntl
 import json
 import os

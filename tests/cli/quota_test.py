@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands for quotas, against a server that answers as the contract says. Usage: quota_test.py path/to/headgate"""
+"""The commands for quotas, against a fake server that answers as the contract says. Usage: quota_test.py path/to/headgate"""
 import datetime
 import fcntl
 import json

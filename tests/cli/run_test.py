@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""headgate run: signals, exit codes, pace, measures and the terminal, against a server that answers as told.
+"""headgate run: signals, exit codes, pace, measures and the terminal, against a fake server.
 Usage: run_test.py path/to/headgate"""
 import hashlib
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may ask and who may manage, over every listener; TLS; bad senders who must not hold up others."""
+"""Authorization for checks and management over every listener; TLS; slow or broken clients that must not delay others."""
 
 import contextlib
 import json

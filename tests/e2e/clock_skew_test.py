@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Clocks that disagree: a node whose clock is set apart from Redis's says so, limits stay right, and it says when it is over."""
+"""Clock skew: a node whose clock differs from that of Redis sends a notice, limits stay exact, and another notice ends it."""
 
 import contextlib
 import re

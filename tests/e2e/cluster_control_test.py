@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What operators set on one of several nodes: it reaches the others, those that were cut off too, and none is lost unsaid."""
+"""Operators' changes on one of several nodes: they reach the others, also after a disconnection, or a notice says why not."""
 
 import contextlib
 import signal

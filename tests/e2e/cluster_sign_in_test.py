@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nodes over a Redis that wants to see a certificate, and over sentinels with a password of their own."""
+"""Nodes over a Redis that requires a client certificate, and over sentinels with a password of their own."""
 
 import contextlib
 import pathlib

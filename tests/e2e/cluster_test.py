@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several nodes over one Redis: what they admit together, and what becomes of it while Redis is killed, paused, emptied."""
+"""Several nodes over one Redis: what they admit together, also while Redis is killed, paused or flushed."""
 
 import contextlib
 import signal

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several nodes over a Redis with a replica and sentinels, over a cluster, and over a Redis that is not as it should be."""
+"""Several nodes over a Redis with a replica and sentinels, over a cluster, and over a misconfigured Redis."""
 
 import contextlib
 import unittest

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""HTTP/2 asked by h2spec, and WebSocket frames by a table of cases as Autobahn's testsuite has them.
+"""HTTP/2 tested by h2spec, and WebSocket frames by a table of cases like those of Autobahn's test suite.
 
 h2spec is installed with Go below build/ the first time.
 """

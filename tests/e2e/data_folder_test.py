@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the server does with its folder: whose mode it changes, what it takes for a first start, how much one user may fill."""
+"""The data folder: its mode, what counts as a first start, and how much of the disk one user may fill."""
 
 import os
 import pathlib

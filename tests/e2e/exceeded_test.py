@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is told of limits that were exceeded: reasons, log lines, escalations, alerts."""
+"""Reports of exceeded limits: reasons, log lines, escalations, alerts."""
 
 import unittest
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Work that costs its sender little: HTTP/2 frames that ask for nothing, and patterns that are tried on every check."""
+"""Work that costs its sender little: HTTP/2 frames without a request, and patterns that are tried on every check."""
 
 import contextlib
 import socket

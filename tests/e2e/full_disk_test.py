@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The brake, revocation and policies work on a file system without room, and are kept once there is room again."""
+"""The emergency throttle, revocation and policies work on a full disk, and are written once there is space."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gateways in front of a real upstream ask a real server: the examples as they are, but for their ports."""
+"""Real gateways in front of a real upstream send checks to a real server: the examples unchanged, except for their ports."""
 
 import http.server
 import pathlib

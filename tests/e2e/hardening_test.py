@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the linker and the compiler put around the code, read from the binary, and the sandbox of the systemd unit.
+"""Hardening by compiler and linker, read from the binary, and the sandbox of the systemd unit.
 
 For a release build: hardening_test.py build/release/src/headgate --release, which also asks for what only the compiler
 can add.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every endpoint of the contract, asked of the running server."""
+"""Every endpoint of the contract, against a running server."""
 
 import json
 import re

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who is charged: names that are alike, made to collide or asked for one after the other, and keys of callers' own."""
+"""Which cell is charged: names that are similar or made to collide, and keys of limits that callers name."""
 
 import concurrent.futures
 import contextlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A server's life: what it prints, what survives it, what signals do, and what it refuses to start with."""
+"""Start and end of a server: its output, what survives a restart, signals, and configurations that it refuses."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""While another program holds a write lock on the database, checks, /readyz and the brake are answered."""
+"""While another program holds a write lock on the database, checks, /readyz and the emergency throttle are answered."""
 
 import contextlib
 import sqlite3

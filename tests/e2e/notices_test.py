@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a server tells others: signed webhooks."""
+"""Notices by signed webhooks."""
 
 import hashlib
 import hmac

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Quotas and the ledger: what survives kill -9, a PostgreSQL that goes away, a full disk, several nodes."""
+"""Quotas and the ledger: kill -9, an unreachable PostgreSQL, a full disk, several nodes."""
 
 import csv
 import http.client

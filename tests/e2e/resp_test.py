@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Redis protocol, asked by Redis's own programs and by Debian's Python client."""
+"""The Redis protocol, tested with Redis's own programs and with Debian's Python client."""
 
 import contextlib
 import socket

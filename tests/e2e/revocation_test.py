@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A token that is revoked or expires is worthless on open connections too (RESP, WebSocket, event streams), and for
+"""A token that is revoked or expires is refused on open connections too (RESP, WebSocket, event streams), and for
 checks that wait already."""
 
 import asyncio

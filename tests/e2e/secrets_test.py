@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is secret stays with whom it was given to: not with commands under quotas, not on paper, not in made-up rows."""
+"""Secrets do not leak: into the environment of commands, into --print-config, or into rows of the ledger."""
 
 import sqlite3
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What operators have set, while Redis is away and after it has lost everything."""
+"""What operators have set, while Redis is unreachable and after it has lost its data."""
 
 import contextlib
 import unittest

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is believed of a caller: tokens that bind subjects, role gateway, parents, priorities, refunds."""
+"""Which claims of a caller are trusted: tokens that bind subjects, role gateway, parents, priorities, refunds."""
 
 import http.client
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""${NAME} in configuration and policy files, and the store that a document with rate_limiting asks for."""
+"""${NAME} in configuration and policy files, and the store that a document with rate_limiting configures."""
 
 import pathlib
 import tempfile

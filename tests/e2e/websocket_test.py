@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""WebSocket, asked by Debian's Python client."""
+"""WebSocket, tested with Debian's Python client."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-// Any bytes as what an HTTP/2 client sends to the gRPC port, whole and in pieces: the service hears the same calls,
+// Any bytes as what an HTTP/2 client sends to the gRPC port, whole and in pieces: the service gets the same calls,
 // what goes back is well formed, and no peer makes the session write or stay without bound.
 #include <nghttp2/nghttp2.h>
 

@@ -1,5 +1,5 @@
-// Any bytes as a snapshot: it is refused, or the limiter that took it works. The checksum is put right, since no fuzzer
-// would guess it and everything behind it would stay in the dark.
+// Any bytes as a snapshot: it is refused, or the limiter that took it works. The checksum is corrected, since no fuzzer
+// would guess it and the code behind it would not be reached.
 //
 // An input is one byte that chooses the strategy, then a snapshot file without its last sixteen bytes.
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // Any bytes as what a WebSocket client sends, in pieces of any size: what is understood does not depend on the pieces,
-// every message told is UTF-8 within its limit, and nothing but whole frames comes out.
+// every message delivered is UTF-8 within its limit, and nothing but whole frames comes out.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

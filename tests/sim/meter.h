@@ -1,4 +1,4 @@
-// How much more was admitted than a limit allows, over every interval that it speaks of.
+// How much more than a limit was admitted, over every interval of its window.
 #pragma once
 
 #include <algorithm>

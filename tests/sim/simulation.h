@@ -1,5 +1,5 @@
 // Many nodes that lease units from one store, in virtual time: real leases, a store in memory, and a network between
-// them that delays and loses messages, while nodes crash and come back. A seed tells everything that will happen.
+// them that delays and loses messages, while nodes crash and come back. A seed determines everything that happens.
 #pragma once
 
 #include <cstdint>

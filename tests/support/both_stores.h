@@ -1,4 +1,4 @@
-// The memory store and a store in Redis, asked the same at the same instants.
+// The memory store and a store in Redis with the same charges at the same instants.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What engine tests share: checks without the ceremony, a sink that remembers, and an engine on a manual clock.
+// What engine tests share: a short form of checks, a sink that records, and an engine on a manual clock.
 #pragma once
 
 #include <gtest/gtest.h>

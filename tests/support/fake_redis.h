@@ -1,4 +1,4 @@
-// Something that listens where a Redis should, and answers what a test tells it to.
+// A listener in place of a Redis, which gives the answers that a test sets.
 #pragma once
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// What the lease script does, said in C++: for simulations, and to compare the script with.
+// The lease script in C++: for simulations, and to compare the script with.
 #pragma once
 
 #include <algorithm>

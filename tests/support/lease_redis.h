@@ -1,4 +1,4 @@
-// A Redis that is a memory store and a few records, asked in the same words as a real one.
+// A fake Redis made of a memory store and a few records, with the commands of a real one.
 #pragma once
 
 #include <hiredis/hiredis.h>

@@ -1,4 +1,4 @@
-// Says a command to a redis-server and waits for the answer.
+// Sends a command to a redis-server and waits for the reply.
 #pragma once
 
 #include <hiredis/hiredis.h>

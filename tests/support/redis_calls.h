@@ -1,4 +1,4 @@
-// Asking a Redis through a client in tests, and hearing what the client has to say.
+// Calls to a Redis through a client in tests, and the notices of the client.
 #pragma once
 
 #include <gtest/gtest.h>

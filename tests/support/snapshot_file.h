@@ -1,4 +1,4 @@
-// Snapshot files made wrong on purpose, with a checksum that is right all the same.
+// Snapshot files that are corrupted on purpose, with a valid checksum.
 #pragma once
 
 #include <cstring>

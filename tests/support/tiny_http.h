@@ -1,4 +1,4 @@
-// A tiny HTTP server over plain sockets: answers what it is told to, in order, and remembers what it was sent.
+// A tiny HTTP server over plain sockets: gives the answers that were set, in order, and records the requests.
 #pragma once
 
 #include <arpa/inet.h>

@@ -34,7 +34,7 @@ Decision refuse(Nanos retry_after) {
   return decision;
 }
 
-// Answers what it is told to and writes down what it was asked.
+// Gives the answers that were set and records the calls.
 class FakeLimiter final : public Limiter {
  public:
   Decision try_acquire(std::string_view key, Units permits) noexcept override {

@@ -1,4 +1,4 @@
-// Questions that cannot be answered.
+// Invalid checks.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The engine, asked as a user would ask it.
+// The engine through its public calls.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>

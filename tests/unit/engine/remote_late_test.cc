@@ -1,4 +1,4 @@
-// A remote store that is there but late, and one that is away: what is admitted without it.
+// A remote store that is late, and one that is unreachable: what is admitted without it.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a limiter can be told, and what it refuses to be told.
+// Options of a limiter, and those that it refuses.
 #include <gtest/gtest.h>
 
 #include "support/limiters.h"

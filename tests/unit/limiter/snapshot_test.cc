@@ -1,4 +1,4 @@
-// A limiter that is saved and brought back answers as if it had never been away.
+// A limiter that is saved and restored answers as if it had never stopped.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -28,7 +28,7 @@ std::unique_ptr<MemoryLimiter> restored_from(const std::string& path, const Opti
   return limiter;
 }
 
-// A step of a story that two limiters are told alike.
+// A step of a trace that two limiters replay.
 Decision step(MemoryLimiter& limiter, const std::string& key, Units cost, int what) {
   if (what == 0) return limiter.peek(key, cost);
   if (what == 1) return limiter.reserve(key, cost, 5s).decision();

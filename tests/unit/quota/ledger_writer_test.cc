@@ -1,4 +1,4 @@
-// The ledger over a database that does as it is told.
+// The ledger over a fake database.
 #include "quota/ledger_writer.h"
 
 #include <gmock/gmock.h>

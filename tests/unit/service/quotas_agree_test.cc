@@ -1,5 +1,5 @@
-// Quotas among all else: what a check is answered, what is charged, what is kept and what is told must agree, whatever
-// fails in between.
+// A quota check's answer, its charges, its ledger entry and its notices must agree, also when something fails in
+// between.
 #include <gtest/gtest.h>
 
 #include "support/quota_server.h"

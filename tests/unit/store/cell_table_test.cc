@@ -1,5 +1,5 @@
-// The table is compared with a std::map that is told the same story. Hashes are chosen to hurt: many cells of one home,
-// homes at the very end so that chains wrap around, and equal halves of hashes.
+// The table is compared with a std::map that gets the same calls. Hashes are chosen for the worst case: many cells of
+// one home, homes at the very end so that chains wrap around, and equal halves of hashes.
 #include "store/memory/cell_table.h"
 
 #include <gtest/gtest.h>

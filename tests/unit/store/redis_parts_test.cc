@@ -1,4 +1,4 @@
-// The parts of the client that are functions of what they are told.
+// The parts of the client that are pure functions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

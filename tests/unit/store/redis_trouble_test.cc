@@ -1,4 +1,4 @@
-// Redis slow, gone, ill, or not Redis at all.
+// A Redis that is slow, unreachable or failing, and a server that is not Redis.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
