@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/ruleset.h"
 #include "base/shares.h"
+#include "engine/ruleset.h"
 #include "engine/state.h"
 
 namespace headgate::engine {

@@ -16,8 +16,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/ruleset.h"
 #include "base/shares.h"
+#include "engine/ruleset.h"
 #include "store/charge.h"
 
 namespace headgate::engine {

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/shares.h"
 #include "engine/done.h"
 #include "engine/owned_check.h"
-#include "base/shares.h"
 #include "engine/state.h"
 
 namespace headgate::engine {

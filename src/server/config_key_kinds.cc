@@ -1,7 +1,7 @@
 #include "server/config_key_kinds.h"
 
-#include "base/utf8.h"
 #include "base/json_pen.h"
+#include "base/utf8.h"
 
 namespace headgate::server {
 

@@ -40,7 +40,7 @@ std::uint64_t ask(const Service& service, observe::Protocol protocol, const engi
     engine::Engine::Done done = later();
     engine::Done::Valid valid = done.valid();
     return {[&service, protocol, agent = std::string(request.check.agent),
-             done = std::move(done)](const engine::CheckDecision& answer) {
+             done = std::move(done)](engine::CheckDecision& answer) {
               count(service, protocol, agent, answer, Nanos{-1});
               done(answer);
             },

@@ -58,7 +58,7 @@ class OperatorSettings {
   [[nodiscard]] Refused clear_quota_plan(const std::string& plan, Change change);
 
  private:
-  [[nodiscard]] engine::Engine& controls() const noexcept { return *service_.engine; }
+  [[nodiscard]] engine::Controls& controls() const noexcept { return service_.engine->controls(); }
   [[nodiscard]] Nanos wall() const { return service_.clock->wall(service_.clock->now()); }
   [[nodiscard]] state::AuditEntry entry_of(const Change& change, std::string action, std::string target) const;
   // Of the setting whose key is the entry's target. No value: it is deleted.

@@ -21,9 +21,10 @@ void ResourceAlerts::tick(Nanos wall, std::uint64_t shed) {
   watch_shortage(wall, shed);
   const std::size_t callers = bounds_.max_caller_cells == 0 ? bounds_.max_cells / 2 : bounds_.max_caller_cells;
   watch_cells(cells_alerted_, {service_.engine->cells().count(), bounds_.max_cells, "cells (store.max_cells)"}, wall);
-  watch_cells(caller_cells_alerted_,
-              {service_.engine->own_limits().cells(), callers, "cells of limits that callers name (store.max_caller_cells)"},
-              wall);
+  watch_cells(
+      caller_cells_alerted_,
+      {service_.engine->own_limits().cells(), callers, "cells of limits that callers name (store.max_caller_cells)"},
+      wall);
   watch_disk(wall);
 }
 

@@ -86,7 +86,9 @@ void answer_defaults(Call& call, const Keeping& keeping, const service::Policies
   keeping.answer(Json{{"defaults", defaults_json(view.document)}, {"in_force", view.document.tier_limits_apply()}});
 }
 
-Json whitelist_json(const Call& call) { return with_spread(call, {{"agents", call.service().engine->controls().exempt()}}); }
+Json whitelist_json(const Call& call) {
+  return with_spread(call, {{"agents", call.service().engine->controls().exempt()}});
+}
 
 }  // namespace
 

@@ -164,8 +164,9 @@ class WsHandler final : public net::WebSocketHandler {
         });
       };
     };
-    if (service::ask_no_line(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later) != 0)
-      return;
+    const engine::Account account;
+    const engine::Request request{socket.now(), check, account, engine::OnDenial::kAnswer};
+    if (service::ask(service_, observe::Protocol::kWebSocket, request, decision, later) != 0) return;
     if (!decision.allowed) return send_decision(socket, decision);
     enter(socket, message);
   }
@@ -266,9 +267,10 @@ class WsHandler final : public net::WebSocketHandler {
       return {std::move(send), service_.access->validity_of(caller_)};
     };
     const bool may_wait = waiting_->size() < kMostWaiting && link != nullptr;
-    const std::uint64_t waits =
-        may_wait ? service::ask(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later)
-                 : service::ask_no_line(service_, observe::Protocol::kWebSocket, socket.now(), check, decision, later);
+    const engine::Account account{caller_.owner};
+    const engine::Request request{socket.now(), check, account,
+                                  may_wait ? engine::OnDenial::kQueue : engine::OnDenial::kAnswer};
+    const std::uint64_t waits = service::ask(service_, observe::Protocol::kWebSocket, request, decision, later);
     if (waits == 0) return send_decision(socket, decision);
     *ticket = waits;
     waiting_->insert(waits);
@@ -297,9 +299,9 @@ class WsHandler final : public net::WebSocketHandler {
       fmt::format_to(std::back_inserter(out), R"(,"expires_at":{}}})", until->count() / 1'000'000);
       return socket.send_text(out);
     }
-    const Result<engine::Settled> settled = settles
-                                                ? service_.engine->holds().settle(fields.lease_id, agent_, fields.check.costs)
-                                                : service_.engine->holds().release(fields.lease_id, agent_);
+    const Result<engine::Settled> settled =
+        settles ? service_.engine->holds().settle(fields.lease_id, agent_, fields.check.costs)
+                : service_.engine->holds().release(fields.lease_id, agent_);
     if (!settled) return refuse(socket, settled.error());
     if (service_.wake) service_.wake();
     out += R"(,"costs":{)";

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "store/redis/cell_codec.h"
-#include "store/redis/core.h"
 #include "store/redis/charge_script.h"
+#include "store/redis/core.h"
 #include "store/redis/wall_clock.h"
 #include "store/verdict.h"
 
@@ -294,7 +294,7 @@ class RedisStore::LateCharges {
 class RedisStore::ChargeCall final : public Call {
  public:
   ChargeCall(RedisStore& store, const Terms& terms, std::span<const Charge> charges, std::span<Outcome> outcomes,
-           Done done)
+             Done done)
       : Call(store, charges, {terms.asked, terms.now, terms.ahead, terms.owner}),
         terms_(terms),
         outcomes_(outcomes),
