@@ -6,6 +6,7 @@
 #include <cassert>
 #include <limits>
 #include <mutex>
+#include <new>
 
 #include "store/verdict.h"
 
@@ -152,7 +153,9 @@ bool MemoryStore::try_charges(std::span<const Charge> charges, const Ask& ask, s
       if (charge.cost != 1 || !charge_unit(limit.numbers.log, place.words, ahead, ask.now, outcomes[i])) break;
     } else {
       bool no_memory = false;
-      outcomes[i] = charge_if_fits(limit, place.words, ahead, charge.cost, time_for(limit, ask), ask.lease, no_memory);
+      // Built in its place: copying the struct stalls store forwarding.
+      new (&outcomes[i])
+          Outcome(charge_if_fits(limit, place.words, ahead, charge.cost, time_for(limit, ask), ask.lease, no_memory));
       *place.high = Tag::with(*place.high, ahead, Tag::generation(*place.high));
     }
     outcomes[i].limit = limit.limit;
