@@ -19,7 +19,7 @@
 
 #include "api/grpc/ratelimit_answer.h"
 #include "api/grpc/ratelimit_request.h"
-#include "api/http/call.h"
+#include "api/http/answer.h"
 
 namespace headgate::api {
 namespace {

@@ -9,7 +9,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "api/http/call.h"
+#include "api/http/answer.h"
 #include "api/resp/resp_check.h"
 #include "base/ascii.h"
 #include "base/suggest.h"

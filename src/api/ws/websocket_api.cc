@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "api/http/call.h"
+#include "api/http/answer.h"
 #include "base/json_pen.h"
 #include "base/utf8.h"
 #include "engine/check_json.h"
