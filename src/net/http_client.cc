@@ -11,12 +11,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "base/descriptor.h"
@@ -62,7 +64,7 @@ struct Lookup {
   std::string port;
   base::Descriptor done{::eventfd(0, EFD_CLOEXEC)};
   addrinfo* found = nullptr;
-  int error = 0;
+  std::atomic<int> error{0};  // stored last
 
   Lookup(std::string host_name, std::string port_number) : host(std::move(host_name)), port(std::move(port_number)) {}
   ~Lookup() {
@@ -220,10 +222,14 @@ struct HttpClient::Impl {
       auto lookup = std::make_shared<Lookup>(host, options.url.port);
       lookup->resolve(AI_NUMERICHOST);
       if (lookup->error == EAI_NONAME) {
-        std::thread([lookup] {
-          lookup->resolve(AI_ADDRCONFIG);
-          ::eventfd_write(lookup->done.get(), 1);
-        }).detach();
+        try {
+          std::thread([lookup] {
+            lookup->resolve(AI_ADDRCONFIG);
+            ::eventfd_write(lookup->done.get(), 1);
+          }).detach();
+        } catch (const std::system_error& error) {
+          return exchange.fail(error.what());
+        }
         if (!exchange.wait(lookup->done.get(), POLLIN, until)) return false;
       }
       if (lookup->error != 0) return exchange.fail(fmt::format("{}: {}", host, ::gai_strerror(lookup->error)));
