@@ -3,8 +3,8 @@
 //   2026-11-16T04:05:06.789Z info  policies reloaded version=3 policies=12
 //   {"time":"2026-11-16T04:05:06.789Z","level":"info","event":"policies reloaded","version":3,"policies":12}
 //
-// Safe for concurrent use; a line is one write, and waits only as long as whoever reads standard error lets it. Fields
-// are values, never secrets: whoever logs a token logs its id. Whatever a value holds, it cannot begin a line.
+// Safe for concurrent use; a line is one write, and waits only for the reader of standard error. Fields
+// are values, never secrets: of a token the id is logged. Whatever a value holds, it cannot begin a line.
 #pragma once
 
 #include <cstdint>

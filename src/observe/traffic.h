@@ -1,6 +1,6 @@
 // What has been asked and answered lately: by result, by protocol, by agent, and how long it took.
 //
-// Counted apart by each thread, so that counting costs a check a few nanoseconds; put together when somebody looks.
+// Counted apart by each thread, so that counting costs a check a few nanoseconds; put together when they are read.
 #pragma once
 
 #include <array>
