@@ -73,7 +73,7 @@ AdaptiveOutcome step(const AdaptiveState& state, const AdaptiveSettings& setting
   const AdaptiveOutcome unchanged{state, false, factor_of(state.level, settings), AdaptiveReason::kNone};
   const Target wanted = target(state.level, settings, input);
   if (wanted.level == state.level) return unchanged;
-  // Whoever switches it off means now.
+  // Switching it off takes effect at once.
   const bool dwelling = state.changed_at && now - *state.changed_at < settings.dwell;
   if (dwelling && wanted.reason != AdaptiveReason::kDisabled) return unchanged;
   return {{wanted.level, now}, true, factor_of(wanted.level, settings), wanted.reason};

@@ -46,7 +46,7 @@ struct AdaptiveState {
 
 struct AdaptiveInput {
   std::optional<double> load{};   // absent or NaN: unknown, and limits go back to their base
-  bool reported_present = false;  // somebody outside reports a figure
+  bool reported_present = false;  // a figure is reported from outside
 };
 
 enum class AdaptiveReason : std::uint8_t {
@@ -55,7 +55,7 @@ enum class AdaptiveReason : std::uint8_t {
   kUnderLow,    // raised
   kRelaxed,     // back to base: the load left the high side
   kBusier,      // back to base: the load left the low side
-  kUnreported,  // back to base: nobody outside reports any more
+  kUnreported,  // back to base: nothing is reported from outside any more
   kUnknown,     // back to base: no load is known
   kDisabled,    // back to base: switched off
 };

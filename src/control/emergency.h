@@ -1,4 +1,4 @@
-// The emergency throttle: a brake that anybody entitled pulls by hand, and that a load over the limit pulls by itself.
+// The emergency throttle: turned on by an operator, or by a load over the limit.
 //
 // Pure transitions from one state to the next; the caller applies, audits and saves what comes out. `now` is wall time,
 // since people read it.

@@ -1,4 +1,4 @@
-// How busy the system is: the worst of what the sensors read, smoothed, and of what somebody outside reports.
+// How busy the system is: the worst of what the sensors read, smoothed, and of what is reported from outside.
 //
 // Pure functions of a state, the settings and the time. Figures are taken in [0, 1]: lower ones count as 0, higher ones
 // as 1, and NaN as none at all.
@@ -17,7 +17,7 @@ namespace headgate::control {
 struct LoadReading {
   std::optional<double> cpu{};
   std::optional<double> memory{};
-  std::optional<double> pressure{};  // the share of time in which somebody waited for CPU, memory or I/O
+  std::optional<double> pressure{};  // the share of time in which a task waited for CPU, memory or I/O
   std::optional<double> reported{};  // by the service behind us, about itself
 };
 
@@ -65,8 +65,8 @@ struct LoadState {
 [[nodiscard]] std::optional<double> worst(const LoadReading& reading) noexcept;
 
 // Takes a reading in. The sensors' figures are smoothed by the time since the last one, the first taken as it is; a
-// reading from before that changes nothing. A reported figure replaces the last one and is not smoothed: whoever
-// reports has done so. Call it also with an empty reading, so that old figures are forgotten.
+// reading from before that changes nothing. A reported figure replaces the last one and is not smoothed: its
+// source has done so. Call it also with an empty reading, so that old figures are forgotten.
 [[nodiscard]] LoadState observe(LoadState state, const LoadSettings& settings, const LoadReading& reading, Nanos now);
 
 // Takes the report back.

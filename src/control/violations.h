@@ -1,6 +1,6 @@
 // Who has passed a limit lately, and how often: what back-off, schedulers and the list of offenders read.
 //
-// Safe for concurrent use. While nobody is rate limited, a question costs one relaxed load; otherwise a hash and a
+// Safe for concurrent use. While no agent is rate limited, a question costs one relaxed load; otherwise a hash and a
 // shard's lock. record() allocates when it first sees an agent. A name is known by its 128-bit hash; its first
 // 128 bytes are kept to be shown. An agent is not a user or an address of the same name.
 //
@@ -128,7 +128,7 @@ class Violations {
   std::size_t shard_mask_;
   std::size_t max_per_shard_;
   std::unique_ptr<Shard[]> shards_;
-  std::atomic<std::int64_t> active_until_{0};  // nobody is rate limited at or after this instant
+  std::atomic<std::int64_t> active_until_{0};  // no agent is rate limited at or after this instant
   std::atomic<std::size_t> agents_{0};
   std::atomic<std::uint64_t> evicted_{0};
   std::atomic<std::size_t> next_shard_{0};  // where forget_quiet() goes on
