@@ -70,7 +70,7 @@ $'builtin compadd "$@" }}'
             until [[ -s {here}/out ]] || (( n++ > 3000 )); do sleep 0.02; done
             zpty -w z $'\\C-u exit'
             n=0
-            while zpty -t z 2>/dev/null && (( n++ < 1500 )); do sleep 0.02; done
+            while zpty -t z 2>/dev/null && (( n++ < 100 )); do sleep 0.02; done
             zpty -d z
         """
         subprocess.run(["zsh", "-f", "-c", driver], capture_output=True, timeout=180, cwd=cwd or here,

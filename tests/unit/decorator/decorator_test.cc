@@ -207,6 +207,7 @@ TEST(Decorator, ResultsMayBeReferences) {
   const std::string taken = *give();
   EXPECT_EQ(taken, "given");
 
+  EXPECT_EQ(result.value_or(4), 9);
   limiter.answer = refuse(1s);
   EXPECT_FALSE(get());
   EXPECT_EQ(get().value_or(4), 4);

@@ -381,9 +381,18 @@ TEST(Result, GivesUpAValueThatCannotBeCopied) {
 
 TEST(Result, OfNothingIsFineUnlessAnErrorCame) {
   EXPECT_TRUE(Result<void>{});
-  const Result<void> bad = Error{ErrorCode::kCorrupt, "torn", false};
+  Result<void> bad = Error{ErrorCode::kCorrupt, "torn", false};
   EXPECT_FALSE(bad);
+  EXPECT_FALSE(bad.has_value());
   EXPECT_EQ(bad.error().message, "torn");
+  const Error taken = std::move(bad).error();
+  EXPECT_EQ(taken.message, "torn");
+}
+
+TEST(Limit, WithoutItsBurstIsTheSameLimit) {
+  const Limit limit = must(Limit::fixed_window({.limit = 5, .window = 60s, .burst_allowance = 2}));
+  EXPECT_EQ(limit.without_burst(), must(Limit::fixed_window({.limit = 5, .window = 60s})));
+  EXPECT_EQ(limit.burst_allowance(), 2);
 }
 
 }  // namespace
