@@ -54,8 +54,8 @@ TEST_F(LateStore, AnOverloadOfThisNodeDeniesUnderEveryRule) {
     EXPECT_EQ(decision.error(), "store_late") << rule;
     EXPECT_FALSE(decision.stand_in) << rule;
   }
-  EXPECT_EQ(engine.late_answers(), 3U);
-  EXPECT_EQ(engine.arrears(), 0U);
+  EXPECT_EQ(engine.cells().late_answers(), 3U);
+  EXPECT_EQ(engine.cells().arrears().size(), 0U);
 }
 
 TEST_F(LateStore, AClosedPolicyDeniesWhatIsLate) {

@@ -162,10 +162,10 @@ TEST_F(RedisQueue, ATurnThatComesTooLateIsAnOverloadUnlessRedisIsLateItself) {
 
 TEST_F(RedisQueue, OneOwnerHasAShareOfThePlaces) {
   const Nanos now = steady_now();
-  const std::size_t whole = PlanQueue::kMostInFlight - PlanQueue::kMaxInFlight;
-  ask(static_cast<int>(PlanQueue::kMaxInFlight + whole * PlanQueue::kMaxTogether), now, "plan", false, "flood");
-  ASSERT_EQ(far_.held.size(), PlanQueue::kMostInFlight);
-  ask(static_cast<int>(PlanQueue::kMaxOfOwner), now, "plan", false, "flood");
+  const std::size_t whole = ChargeQueue::kMostInFlight - ChargeQueue::kMaxInFlight;
+  ask(static_cast<int>(ChargeQueue::kMaxInFlight + whole * ChargeQueue::kMaxTogether), now, "plan", false, "flood");
+  ASSERT_EQ(far_.held.size(), ChargeQueue::kMostInFlight);
+  ask(static_cast<int>(ChargeQueue::kMaxOfOwner), now, "plan", false, "flood");
   EXPECT_EQ(answered_, 0);
   ask(1, now, "plan", false, "flood");
   EXPECT_EQ(codes_, std::vector{ErrorCode::kOverloaded});
@@ -174,7 +174,7 @@ TEST_F(RedisQueue, OneOwnerHasAShareOfThePlaces) {
   EXPECT_EQ(answered_, 1) << "others wait";
   fail_first();  // a call's worth has left the queue
   codes_.clear();
-  ask(static_cast<int>(PlanQueue::kMaxTogether), now, "plan", false, "flood");
+  ask(static_cast<int>(ChargeQueue::kMaxTogether), now, "plan", false, "flood");
   EXPECT_TRUE(codes_.empty());
   ask(1, now, "plan", false, "flood");
   EXPECT_EQ(codes_, std::vector{ErrorCode::kOverloaded});
