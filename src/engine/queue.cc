@@ -98,6 +98,17 @@ void Queue::serve(Nanos now, Judge judge) {
     if (!valid) answer_uncharged(*waiting, Why::kRevoked, now);
     return valid;
   };
+  for (int n = 0; n < kPerPass && may_judge(); ++n) {
+    const std::uint64_t kicks = room_.kicks();
+    const Waiting waiting = room_.take_first_due(now);
+    if (waiting == nullptr) break;
+    if (is_valid(waiting)) {
+      try_one(judge, {now, waiting->check.get(), waiting->check.account(), OnDenial::kRetry},
+              [this, waiting, kicks](CheckDecision& decision) { tried(waiting, kicks, decision); });
+    } else {
+      room_.answered(*waiting);
+    }
+  }
   for (int n = 0; n < kPerPass; ++n) {
     const Waiting waiting = room_.take_overdue(now);
     if (waiting == nullptr) break;
@@ -109,17 +120,6 @@ void Queue::serve(Nanos now, Judge judge) {
               [this, waiting](CheckDecision& decision) { timed_out(waiting, decision); });
     } else {
       answer_uncharged(*waiting, Why::kTimedOut, now);
-    }
-  }
-  for (int n = 0; n < kPerPass && may_judge(); ++n) {
-    const std::uint64_t kicks = room_.kicks();
-    const Waiting waiting = room_.take_first_due(now);
-    if (waiting == nullptr) break;
-    if (is_valid(waiting)) {
-      try_one(judge, {now, waiting->check.get(), waiting->check.account(), OnDenial::kRetry},
-              [this, waiting, kicks](CheckDecision& decision) { tried(waiting, kicks, decision); });
-    } else {
-      room_.answered(*waiting);
     }
   }
 }

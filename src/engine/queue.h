@@ -49,7 +49,7 @@ class Queue {
   std::size_t revoke_invalid();
   void cancel_all();
 
-  // Answers those whose time is over, and tries those that are due: some of them, so that a long queue delays no other
+  // Tries those that are due, and answers those whose time is over: some of them, so that a long queue delays no other
   // work of the thread (next_due() says whether there are more). `judge` decides a check: at once (true), or later by
   // what the function makes, from any thread. What is judged later is bounded as well.
   using Judge = absl::FunctionRef<bool(const Request&, CheckDecision&, absl::FunctionRef<Done()>)>;

@@ -221,7 +221,7 @@ const BoundRow kEngine[] = {
     {"escalated_subjects", "the subject heard of least lately is forgotten", escalated_subjects},
     {"violating_agents", "the least recent violator is forgotten and counted", violating_agents},
     {"unknown_operations", "further ones are not told of", unknown_operations},
-    {"arrears of one owner", "it is denied while the store is unreachable; others are not", arrears_of_one_owner},
+    {"arrears_of_one_owner", "it is denied while the store is unreachable; others are not", arrears_of_one_owner},
     {"arrears", "further cells are not made up for, and counted as lost", arrears},
     {"counted_policies", "further names are counted together", counted_policies},
     {"long_names", "the check is invalid", long_names},

@@ -334,11 +334,9 @@ TEST_F(EngineLeases, SettlementsCloseASharedLimitForOneMoreWindowAtTheMost) {
         "{strategy: sliding_window_counter, limit: 1000, window: 1h}"}) {
     SCOPED_TRACE(limit);
     load(std::string("policies: [{id: t, unit: tokens, key: [], limit: ") + limit + "}]");
-    for (int i = 0; i < 119; ++i) {
-      const CheckDecision held = ask(Q("run").agent("A").cost("tokens", 0).hold());
-      if (held.lease.empty()) continue;
-      ASSERT_TRUE(settle(held.lease, 1000));
-    }
+    std::vector<std::string> leases;
+    for (int i = 0; i < 119; ++i) leases.push_back(hold(Q("run").agent("A").cost("tokens", 1).hold()));
+    for (const std::string& lease : leases) ASSERT_TRUE(settle(lease, 1000));
     const CheckDecision other = ask(Q("run").agent("B").cost("tokens", 1));
     EXPECT_FALSE(other.allowed);
     const bool month = std::string_view(limit).find("month") != std::string_view::npos;
