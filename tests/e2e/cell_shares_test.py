@@ -81,7 +81,7 @@ class CellShares(unittest.TestCase):
         self.assertTrue(walks(gateway, agent="a0"), "whom a gateway speaks for has a share")
 
     def test_buckets_that_a_caller_names_are_of_the_share_of_its_token(self):
-        server = self.serve(max_cells=3000, max_cells_per_agent=600)
+        server = self.serve(max_cells=6000, max_cells_per_agent=600)
 
         def buckets(token, prefix):
             with server.connect("resp") as wire:
