@@ -152,7 +152,7 @@ void Cells::make_up() {
 }
 
 void Cells::charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask, Rest rest,
-                        std::shared_ptr<Portion> portion) {
+                        const std::shared_ptr<Portion>& portion) {
   struct Owed {
     store::Charge charge;
     Arrear arrear;  // keeps the limit alive

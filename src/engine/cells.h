@@ -89,15 +89,19 @@ class Cells {
  private:
   // Some arrears that are being charged. The last answer begins the next portion, unless one has failed.
   struct Portion {
+    explicit Portion(Cells& of) : cells(of) {}
+    ~Portion();
+    Portion(const Portion&) = delete;
+    Portion& operator=(const Portion&) = delete;
+
     Cells& cells;
     std::atomic<bool> failed{false};
-    ~Portion();
   };
   static constexpr std::size_t kPortion = 256;
 
   [[nodiscard]] Answered stand_in(ChargeList& list, CheckDecision& decision);
   void charge_owed(const store::Charge& charge, Arrear arrear, const store::Ask& ask, Rest rest,
-                   std::shared_ptr<Portion> portion);
+                   const std::shared_ptr<Portion>& portion);
 
   const Clock& clock_;
   store::MemoryStore store_;

@@ -118,7 +118,7 @@ bool grow_log_of(RunLog& log, Element*& ring, std::uint32_t capacity) noexcept {
 
 // From instants alone to runs with totals. False: no memory, and nothing has changed.
 bool widen_log(RunLog& log) noexcept {
-  if (log.instants == nullptr) return true;
+  if (log.instants == nullptr || log.capacity == 0) return true;
   auto* runs = static_cast<Run*>(std::malloc(sizeof(Run) * log.capacity));
   if (runs == nullptr) return false;
   for (std::uint32_t i = 0; i < log.size; ++i) new (runs + i) Run(log.run(i));
@@ -129,7 +129,7 @@ bool widen_log(RunLog& log) noexcept {
   return true;
 }
 
-// Adds a run to a log that was judged. False: there was no memory for it, and nothing was written.
+// Adds a run to a log that was judged. False: there was no memory for it; the log has the same runs, perhaps elsewhere.
 bool append_run(const CompiledLimit& limit, RunLog& log, Units cost, Nanos at, bool reserve) noexcept {
   const bool first = log.capacity == 0;
   if (cost > 1 && !widen_log(log)) return false;
@@ -250,9 +250,9 @@ bool charge(const CompiledLimit& limit, Word* w, bool& ahead, Units cost, Nanos 
       RunLog log = load_log(w, ahead, n.log.window);
       // A reservation must not forget what still counts until then, so it judges nothing as of its own instant.
       if (!reserve) (void)core::sliding_window(log, n.log, cost, at);
-      if (!append_run(limit, log, cost, at, reserve)) return false;
-      store_log(log, n.log.window, w, ahead);
-      return true;
+      const bool added = append_run(limit, log, cost, at, reserve);
+      if (added || log.capacity > 0) store_log(log, n.log.window, w, ahead);
+      return added;
     }
     case Strategy::kConcurrency: return add_hold(limit, w, cost, at, lease);
   }
@@ -296,7 +296,7 @@ Outcome charge_log(const CompiledLimit& limit, Word* w, bool& ahead, Units cost,
   outcome = core::sliding_window(log, limit.numbers.log, cost, now);
   if (outcome.fits()) {
     no_memory = !append_run(limit, log, cost, now, false);
-    if (!no_memory) store_log(log, window, w, ahead);
+    if (!no_memory || log.capacity > 0) store_log(log, window, w, ahead);
   }
   return outcome;
 }
