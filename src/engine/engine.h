@@ -87,8 +87,9 @@ class Engine {
   // The same without waiting for a remote store. 0: `decision` is the answer. Otherwise what `make_done` makes, only
   // then, is called exactly once with the answer: from here, poll(), Queue::cancel(), the destructor or a thread of the
   // store; Queue::cancel() takes what is returned. With OnDenial::kQueue a check that its policies let queue waits for
-  // room: in order of priority, then by turns of the owners, until their max_wait (or the check's own, if that is shorter) is over.
-  // in_flight(): a remote store has been asked, which does not take long; the check may come to wait in line only then.
+  // room: in order of priority, then by turns of the owners, until their max_wait (or the check's own, if that is
+  // shorter) is over. in_flight(): a remote store has been asked, which does not take long; the check may come to wait
+  // in line only then.
   // REQUIRES: `decision` is new, and request.on_denial is not kRetry.
   using Done = engine::Done;
   using MakeDone = absl::FunctionRef<Done()>;

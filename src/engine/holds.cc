@@ -141,7 +141,11 @@ Nanos furthest_ahead(const core::CompiledLimit& limit, Nanos wall) noexcept {
   const auto& n = limit.numbers;
   switch (limit.strategy) {
     case Strategy::kFixedWindow:
-    case Strategy::kQuota: return n.window.span_at(n.window.span_at(wall).end).end - wall - Nanos{1};
+    case Strategy::kQuota: {
+      // To the middle of the next window: the clock of a remote store may be a little ahead.
+      const auto next = n.window.span_at(n.window.span_at(wall).end);
+      return next.start + (next.end - next.start) / 2 - wall;
+    }
     case Strategy::kSlidingWindow: return n.log.window;
     case Strategy::kSlidingWindowCounter: return 2 * n.counter.window;
     default: return core::refill_time(limit, limit.most);

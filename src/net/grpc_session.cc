@@ -250,10 +250,16 @@ class GrpcSession final : public Session, private GrpcContext {
                        std::size_t name_size, const std::uint8_t* value_bytes, std::size_t value_size,
                        std::uint8_t /*flags*/, void* user) {
     GrpcStream* call = call_of(h2, frame->hd.stream_id);
-    if (call == nullptr || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;  // trailers tell us nothing
-    call->take_header(text_of(name_bytes, name_size), text_of(value_bytes, value_size),
-                      self(user).limits_.max_header_bytes);
-    return 0;
+    if (call == nullptr) return 0;
+    const std::size_t most = self(user).limits_.max_header_bytes;
+    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+      call->take_header(text_of(name_bytes, name_size), text_of(value_bytes, value_size), most);
+    } else {
+      call->header_bytes += name_size + value_size;  // trailers are not read
+    }
+    // A byte may stand for a header of 4 kB, which costs to decode and to validate. Past twice the bound the connection
+    // ends, since a refused stream would go on decoding.
+    return call->header_bytes > 2 * most ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
   }
 
   static int on_data(nghttp2_session* h2, std::uint8_t /*flags*/, std::int32_t id, const std::uint8_t* bytes,

@@ -15,7 +15,7 @@
 namespace headgate::test {
 
 // The words of a command.
-inline std::vector<std::string> words_of(std::string_view wire) {
+inline std::vector<std::string> words_of_wire(std::string_view wire) {
   std::vector<std::string> words;
   const auto count_after = [&wire](char mark) {
     std::size_t count = 0;
@@ -50,7 +50,7 @@ class LeaseRedis {
   // What the lease script answers to this command.
   std::array<std::int64_t, 2> hold(const store::redis::Command& command, Nanos now) {
     ++commands_;
-    const std::vector<std::string> words = words_of(command.wire);
+    const std::vector<std::string> words = words_of_wire(command.wire);
     const auto number = [&words](std::size_t i) { return std::stoll(words.at(i)); };
     store::redis::Hold hold;
     hold.number = static_cast<std::uint64_t>(number(5));

@@ -49,6 +49,16 @@ class Terminal:
     def press(self, keys):
         os.write(self.ours, keys if isinstance(keys, bytes) else keys.encode())
 
+    def press_until(self, keys, text, every=5):
+        """Presses again every few seconds, until the text has been shown."""
+        deadline = time.monotonic() + PATIENCE
+        while text.encode() not in STEERING.sub(b"", self.seen) and time.monotonic() < deadline:
+            self.press(keys)
+            again = time.monotonic() + every
+            while text.encode() not in STEERING.sub(b"", self.seen) and time.monotonic() < again:
+                self.read(0.2)
+        self.wait_for(text)
+
     def wait_for_end(self):
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < deadline:

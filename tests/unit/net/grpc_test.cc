@@ -181,6 +181,14 @@ TEST_F(GrpcSession, BoundsHeaders) {
   EXPECT_EQ(ask(framed("x")).headers.at("grpc-status"), "0");
 }
 
+TEST_F(GrpcSession, HeadersOfTwiceTheBoundEndTheConnection) {
+  limits.max_header_bytes = 2000;
+  begin();
+  EXPECT_FALSE(session->close);
+  (void)ask(framed("x"), {{"x-large", std::string(5000, 'h')}});
+  EXPECT_TRUE(session->close) << "a few bytes may stand for many kilobytes of headers";
+}
+
 TEST_F(GrpcSession, KeepsDeadlines) {
   EXPECT_EQ(ask(framed("x"), {{"grpc-timeout", "1S"}}).headers.at("grpc-status"), "0");
   EXPECT_EQ(ask(framed("x"), {{"grpc-timeout", "0n"}}).headers.at("grpc-status"), "4");
