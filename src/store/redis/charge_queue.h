@@ -73,11 +73,11 @@ class ChargeQueue {
   const Until until_;
   std::mutex mutex_;
   std::deque<List> ahead_;
-  std::deque<List> queued_;  // who goes when nobody is ahead
+  std::deque<List> queued_;  // sent when ahead_ is empty
   base::Shares shares_;      // of both
   std::size_t in_flight_ = 0;
   bool in_time_ = true;   // the last call was answered before its deadline
-  bool pumping_ = false;  // somebody is: a call that is answered before it returns must not begin another inside it
+  bool pumping_ = false;  // a call that is answered before it returns must not start another pump()
 };
 
 }  // namespace headgate::store::redis
